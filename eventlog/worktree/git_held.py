@@ -11,23 +11,36 @@ path.
 """
 
 import os
+from itertools import compress
 
+from eventlog.blobs.tree import SKIPPED
 from eventlog.worktree import git, git_index
 from eventlog.worktree.git import ATTRIBUTES_FILE, GitFailed
+from eventlog.worktree.rows import YES
+from eventlog.worktree.stat_all import is_late
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from eventlog.worktree.contents import ContentReader
+    from eventlog.worktree.entries import Entries
     from eventlog.worktree.git import RepositoryPaths, Settings
     from eventlog.worktree.git_index import GitIndex
+    from eventlog.worktree.rows import Directory
 
 _CONVERTING = frozenset((b"text", b"crlf", b"eol", b"ident", b"filter", b"working-tree-encoding"))
 _FALSE = frozenset((b"", b"false", b"no", b"off", b"0"))
 
+# Reading this much takes no longer than asking git for it and starting the process that stores it later.
+READ_FILES_MAX = 100
+READ_BYTES_MAX = 256 << 10
+
+_STRIDE = 256  # names between two readings of the clock
+
 
 class HeldByGit:
-    """The files that git holds; a capture calls `object_of`."""
+    """The objects of git that have the bytes of files; `files` collects those that a scan meets."""
 
     def __init__(
         self,
@@ -44,6 +57,9 @@ class HeldByGit:
         self._converted = converted
         self._attributes_asked = attributes_asked
         self._doubtful: "tuple[bytes, ...]" = ()  # beginnings of paths
+
+    def files(self, entries: "Entries") -> "HeldFiles":
+        return HeldFiles(self, entries, self._index.tracked)
 
     def object_of(self, path: bytes, file_stat: os.stat_result) -> "bytes | None":
         """The id of the object whose bytes are those of the file at `path`; None when that is not proven."""
@@ -69,6 +85,85 @@ class HeldByGit:
         path = directory + b"/" + ATTRIBUTES_FILE if directory else ATTRIBUTES_FILE
         if not self._attributes_asked or path not in self._index.tracked:
             self._doubtful += (directory + b"/" if directory else b"",)
+
+
+class HeldFiles:
+    """The files of a scan that git holds: nobody reads their contents. Their rows come when all are known."""
+
+    __slots__ = ("_entries", "_files", "_held", "_tracked")
+
+    def __init__(self, held: HeldByGit, entries: "Entries", tracked: "Collection[bytes]") -> None:
+        """Args: tracked: the paths that git tracks."""
+        self._held = held
+        self._entries = entries
+        self._tracked = tracked
+        # With its path, its stat and git's object.
+        self._files: "list[tuple[Directory, bytes, bytes, os.stat_result, bytes]]" = []
+
+    def take(
+        self, directory: "Directory", names: "dict[bytes, bool]", deadline: "float | None"
+    ) -> "dict[bytes, bool]":
+        """Take the stats of the files that git holds, of a directory without rows; the other names.
+
+        Args: names: of the directory, with whether each is a directory.
+        """
+        prefix = directory.path + b"/" if directory.path else b""
+        lstat, fd = self._entries.calls.lstat, self._entries.dir(directory.path)
+        tracked, size_max = self._tracked, self._entries.size_max
+        others = {}
+        late = False
+        for number, (name, is_dir) in enumerate(names.items()):
+            late = late or (number % _STRIDE == 0 and is_late(deadline))
+            path = prefix + name
+            if path in tracked and not (is_dir or late or name in directory.refused):
+                try:
+                    file_stat = lstat(fd, name)
+                except OSError:
+                    file_stat = None  # the next step to read it reports the error
+                object = None if file_stat is None else self._held.object_of(path, file_stat)
+                if file_stat is not None and object is not None and file_stat.st_size <= size_max:
+                    self._files.append((directory, name, path, file_stat, object))
+                    continue
+            others[name] = is_dir
+        return others
+
+    def put_rows(self, contents: "ContentReader") -> "list[tuple[Directory, bytes, os.stat_result]]":
+        """Put the rows of the files, and the list of them; those to read all the same, as git lacks them."""
+        files = self._files
+        present = [False] * len(files)
+        size = sum(file_stat.st_size for *_, file_stat, _ in files)
+        if len(files) > READ_FILES_MAX or size > READ_BYTES_MAX:
+            try:
+                objects = [(object, file_stat.st_size) for *_, file_stat, object in files]
+                present = self._held.are_there(objects)
+            except GitFailed:
+                pass  # then they are read like the others
+        lacking = [
+            (directory, name, file_stat)
+            for (directory, name, _, file_stat, _), is_present in zip(files, present, strict=True)
+            if not is_present
+        ]
+        files = list(compress(files, present))
+        if not files:
+            return lacking
+        sentence = contents.list_held(
+            [
+                (
+                    path,
+                    self._entries.kind_of(file_stat),
+                    file_stat.st_size,
+                    file_stat.st_mtime_ns,
+                    file_stat.st_ctime_ns,
+                    file_stat.st_ino,
+                    object,
+                )
+                for _, _, path, file_stat, object in files
+            ]
+        )
+        proof = self._entries.proof
+        for directory, name, _, file_stat, _ in files:
+            directory.rows[name] = (SKIPPED, sentence, file_stat.st_size, proof(file_stat), YES, None)
+        return lacking
 
 
 def index_of(

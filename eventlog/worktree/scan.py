@@ -12,7 +12,6 @@ import errno
 import os
 import stat
 import time
-from itertools import compress
 
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, all_legal
 from eventlog.worktree import kept_ignored
@@ -43,22 +42,17 @@ if TYPE_CHECKING:
     from eventlog.worktree.contents import ContentReader, Lists, UnreadFile
     from eventlog.worktree.databases import Databases
     from eventlog.worktree.entries import ReadEntry
-    from eventlog.worktree.git_held import HeldByGit
+    from eventlog.worktree.git_held import HeldFiles
     from eventlog.worktree.rows import Handle, Row
 
 DEPTH_MAX = 2_048  # a deeper tree could not be written out again
 
-_STRIDE = 256  # names between two readings of the clock
 # Directories listed before their names are read, and names examined before what is below them: so that time
 # never goes into one of these alone.
 _LEVEL, _NAMES = 256, 1_024
 # Of the time of a full capture this share is left to read what it finds, if comparing takes that long; no
 # more than reading takes (`contents.CALL_BYTES_MAX`).
 _READING_SHARE, _READING_S = 0.25, 0.2
-
-# Reading this much takes no longer than asking git for it and starting the process that stores it later.
-READ_FILES_MAX = 100
-READ_BYTES_MAX = 256 << 10
 
 
 class RulesChanged(Exception):
@@ -93,8 +87,7 @@ class Scan:
         self.contents = contents
         self._lists = lists
         self._unread: "list[tuple[Directory, UnreadFile]]" = []
-        # With its stat and git's object; their rows come when all are known.
-        self._held: "list[tuple[Directory, bytes, bytes, os.stat_result, bytes]]" = []
+        self._held: "HeldFiles | None" = None  # of this run
         self._databases: "Databases | None" = None  # that git ignores, and of which a part was read
         # Names to read, by the path of their directory; of the root by None.
         self._suspects: "dict[bytes | None, set[bytes]]" = {}
@@ -200,7 +193,7 @@ class Scan:
                 self._deadline = 0.0  # nothing can be read without it
         self._full = full
         self._trusts_ids = trusts_ids
-        self._unread, self._held = [], []
+        self._unread, self._held = [], None
         top = Directory(None, b"")
         root = self._load_root(top) if self.cache is not None else self._new(top, b"")
         root.listing = full or b"" in top.suspects
@@ -211,9 +204,9 @@ class Scan:
             level = self._next_level(waiting)
             self._level(level)
             waiting += [below for directory in level for below in self._below(directory)]
-        if self.contents is not None and self._held:
-            assert self.rules.held is not None
-            self._put_held(self.contents, self.rules.held)
+        if self.contents is not None and self._held is not None:
+            for directory, name, file_stat in self._held.put_rows(self.contents):
+                self._read_later(directory, name, file_stat)
         if self.contents is not None and self._unread:
             self._take_contents(self.contents)
         if self._databases is not None:
@@ -350,7 +343,9 @@ class Scan:
         for name in directory.rows.keys() - names.keys():
             self._forget(directory, name)
         if self.contents is not None and self.rules.held is not None:
-            names = self._without_held(directory, names, self.rules.held)
+            if self._held is None:
+                self._held = self.rules.held.files(self.entries)
+            names = self._held.take(directory, names, self._deadline)
         for name, is_dir in names.items():
             row = directory.rows.get(name)
             if name in directory.refused:
@@ -369,68 +364,6 @@ class Scan:
                     continue
             if row is None or name in directory.suspects:
                 to_read.append((directory, name))
-
-    def _without_held(
-        self, directory: Directory, names: "dict[bytes, bool]", held: "HeldByGit"
-    ) -> "dict[bytes, bool]":
-        """Take the stats of the files that git holds, whose contents nobody reads; the other names.
-
-        There are no rows yet.
-        """
-        prefix = directory.path + b"/" if directory.path else b""
-        lstat, fd = self.entries.calls.lstat, self.entries.dir(directory.path)
-        tracked, size_max = self.rules.tracked, self.entries.size_max
-        others = {}
-        late = False
-        for number, (name, is_dir) in enumerate(names.items()):
-            late = late or (number % _STRIDE == 0 and is_late(self._deadline))
-            path = prefix + name
-            if path in tracked and not (is_dir or late or name in directory.refused):
-                try:
-                    file_stat = lstat(fd, name)
-                except OSError:
-                    file_stat = None  # the next step to read it reports the error
-                object = None if file_stat is None else held.object_of(path, file_stat)
-                if file_stat is not None and object is not None and file_stat.st_size <= size_max:
-                    self._held.append((directory, name, path, file_stat, object))
-                    continue
-            others[name] = is_dir
-        return others
-
-    def _put_held(self, contents: "ContentReader", held: "HeldByGit") -> None:
-        """Put the rows of the files that git holds, and the list of them."""
-        present = [False] * len(self._held)
-        size = sum(file_stat.st_size for *_, file_stat, _ in self._held)
-        if len(present) > READ_FILES_MAX or size > READ_BYTES_MAX:
-            try:
-                present = held.are_there(
-                    [(object, file_stat.st_size) for *_, file_stat, object in self._held]
-                )
-            except GitFailed:
-                pass  # then they are read like the others
-        for (directory, name, _, file_stat, _), is_present in zip(self._held, present, strict=True):
-            if not is_present:
-                self._read_later(directory, name, file_stat)
-        self._held = list(compress(self._held, present))
-        if not self._held:
-            return
-        sentence = contents.list_held(
-            [
-                (
-                    path,
-                    self.entries.kind_of(file_stat),
-                    file_stat.st_size,
-                    file_stat.st_mtime_ns,
-                    file_stat.st_ctime_ns,
-                    file_stat.st_ino,
-                    object,
-                )
-                for _, _, path, file_stat, object in self._held
-            ]
-        )
-        proof = self.entries.proof
-        for directory, name, _, file_stat, _ in self._held:
-            directory.rows[name] = (SKIPPED, sentence, file_stat.st_size, proof(file_stat), YES, None)
 
     def _mark_tracked(self, directory: Directory, name: bytes, row: "Row", path: bytes) -> bool:
         flag = YES if path in self.rules.tracked else NO

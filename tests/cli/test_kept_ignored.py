@@ -23,7 +23,7 @@ from eventlog.hooks import stored_contents
 from eventlog.importers import importer
 from eventlog.mcp import read
 from eventlog.store import Store
-from eventlog.worktree import scan
+from eventlog.worktree import git_held
 from tests.agents.claude_support import Teller, patch
 from tests.cli.hook_support import Agent, events, notes, project
 from tests.cli.support import git, locus_process
@@ -204,7 +204,7 @@ def test_what_git_tracks_is_not_withheld_where_git_holds_it(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P5: a first look reads no content that git holds; a copy of such a file is not withheld."""
-    monkeypatch.setattr(scan, "READ_FILES_MAX", 0)
+    monkeypatch.setattr(git_held, "READ_FILES_MAX", 0)
     (work / ".env.example").write_text("shared\n")
     (work / ".env").write_text("shared\n")
     (work / ".env.other").write_text("others\n")

@@ -14,7 +14,7 @@ from eventlog.base.locks import WORKTREE, acquire
 from eventlog.checkout.materialize import walk
 from eventlog.hooks import deferred_lists, state, stored_contents
 from eventlog.store import Store
-from eventlog.worktree import scan
+from eventlog.worktree import git_held
 from eventlog.worktree.capture import Capture, capture
 from eventlog.worktree.contents import CONTENT_SIZE_MAX, Deferral
 from eventlog.worktree.userfiles import UserFiles
@@ -418,7 +418,7 @@ def repository(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> D
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     git(desk.work, "init", "-q")
-    monkeypatch.setattr(scan, "READ_FILES_MAX", 0)
+    monkeypatch.setattr(git_held, "READ_FILES_MAX", 0)
     for name in ("a", "d/b", "d/c"):
         desk.write(name, 5, name[-1:].encode())
     age(desk.work)

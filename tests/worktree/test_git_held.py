@@ -10,7 +10,7 @@ import pytest
 from eventlog.base.layout import Layout
 from eventlog.blobs.deferred import DeferredFile, decode_list
 from eventlog.checkout.materialize import walk
-from eventlog.worktree import git, scan
+from eventlog.worktree import git, git_held, scan
 from eventlog.worktree.capture import Capture
 from eventlog.worktree.contents import Deferral
 from eventlog.worktree.userfiles import UserFiles
@@ -20,8 +20,8 @@ from tests.worktree.test_git_index import object_of_bytes, write
 
 @pytest.fixture
 def bench(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(scan, "READ_FILES_MAX", 0)
-    monkeypatch.setattr(scan, "READ_BYTES_MAX", 0)
+    monkeypatch.setattr(git_held, "READ_FILES_MAX", 0)
+    monkeypatch.setattr(git_held, "READ_BYTES_MAX", 0)
     bench = bench_of_git(layout, tmp_path, monkeypatch)
     for name in ("top", "dir/one", "dir/two", "dir/deep/three", "other/run"):
         write(bench.work / name, name.encode() * 5)
@@ -102,8 +102,8 @@ def test_a_few_small_files_are_read_at_once(
     """Up to a number of files and of bytes nothing is left to git, and no process is needed to store it."""
     commit(bench)
     assert sum((bench.work / name).stat().st_size for name in TRACKED) == 200
-    monkeypatch.setattr(scan, "READ_FILES_MAX", files)
-    monkeypatch.setattr(scan, "READ_BYTES_MAX", size)
+    monkeypatch.setattr(git_held, "READ_FILES_MAX", files)
+    monkeypatch.setattr(git_held, "READ_BYTES_MAX", size)
     done = look(bench)
     assert set(held(bench, done)) == (set() if is_read else TRACKED)
     if is_read:
@@ -206,7 +206,7 @@ def test_a_file_that_goes_meanwhile_is_left_out(bench: Bench) -> None:
 def test_at_the_deadline_nothing_more_is_looked_at(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names that were not reached are pending, and the next look takes them."""
     commit(bench)
-    monkeypatch.setattr(scan, "_STRIDE", 1)
+    monkeypatch.setattr(git_held, "_STRIDE", 1)
     now = time.monotonic()
     passed = [0]
 
@@ -214,7 +214,8 @@ def test_at_the_deadline_nothing_more_is_looked_at(bench: Bench, monkeypatch: py
         passed[0] += 1
         return passed[0] > 4
 
-    monkeypatch.setattr(scan, "is_late", late)
+    for module in (scan, git_held):
+        monkeypatch.setattr(module, "is_late", late)
     done = look(bench, deadline=now + 1000)
     assert done.partial and done.pending_count
     assert set(held(bench, done)) < TRACKED
