@@ -631,7 +631,7 @@ def test_no_file_is_too_long() -> None:
         for p in text_files()
     }
 
-    limits = {name: 650 if name.startswith(("eventlog/", "cli/")) else 800 for name in lengths}
+    limits = {name: 600 if name.startswith(("eventlog/", "cli/")) else 800 for name in lengths}
     assert {name: size for name, size in lengths.items() if size > limits[name]} == {}
 
 
