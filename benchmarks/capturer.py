@@ -50,7 +50,7 @@ class Capturer:
 def seconds_of_capture(store: Store, root: str) -> float:
     start = time.perf_counter()
     with store.blobs.writer() as writer:
-        found = capture.capture(store.blobs, writer, root, may_fork=True)  # as a hook does
+        found = capture.capture(writer, root, haste=capture.Haste(may_fork=True))  # as a hook does
     took = time.perf_counter() - start
     if found.partial:
         raise RuntimeError(f"the capture is partial: {found.warning}")

@@ -234,7 +234,7 @@ def _capture(scene: Scene, store: Store) -> None:
     work.mkdir(exist_ok=True)
     (work / "file").write_bytes(b"captured content")
     with store.blobs.writer() as writer:
-        tree = capture(store.blobs, writer, str(work))
+        tree = capture(writer, str(work))
         writer.flush()
         store.append([{"event_type": "snapshot", "operation": "turn_end", "tree_hash": to_text(tree.root)}])
     if tree.skipped or tree.partial:

@@ -150,7 +150,7 @@ def _tear(store: Store) -> None:
 
 def _captured(store: Store, work: Path) -> str:
     with store.blobs.writer() as writer:
-        found = capture(store.blobs, writer, str(work))
+        found = capture(writer, str(work))
         writer.flush()
     return f"blake3:{found.root.hex()}"
 

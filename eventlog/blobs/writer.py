@@ -99,7 +99,7 @@ class BlobWriter:
     ) -> None:
         """Called by `BlobStore.writer`, which explains the arguments."""
         files = store.files
-        self._store = store
+        self.store = store
         self._fs = files.fs
         self._layout = files.layout
         self._catalog = catalog
@@ -147,10 +147,10 @@ class BlobWriter:
         if len(data) > BLOB_SIZE_MAX:
             raise _too_large(len(data))
         id = blake3(data).digest()
-        withheld = self._store.withheld
+        withheld = self.store.withheld
         if scan and id not in withheld and id not in self._pending:
             # Stored contents too: their writer may have died before the event was in the log.
-            kinds = self._store.kinds_in(data)
+            kinds = self.store.kinds_in(data)
             if kinds:
                 withheld[id] = kinds
         if id not in self._pending and not self._known(id) and ERASED not in withheld.get(id, ()):
@@ -159,7 +159,7 @@ class BlobWriter:
 
     def withhold(self, id: bytes, kind: str) -> None:
         """`BlobStore.withhold`."""
-        self._store.withhold(id, kind)
+        self.store.withhold(id, kind)
 
     def put_tree(self, entries: "Iterable[tuple[bytes, bytes, bytes, int]]") -> bytes:
         """Store a directory's entries, in any order; the tree's id.
@@ -416,7 +416,7 @@ class BlobWriter:
         self._relied = False
         self._fd = -1
         self._tmp = ""
-        self._header = encode_header(self._store.files.store_id)
+        self._header = encode_header(self.store.files.store_id)
         self._hash = blake3(self._header)
         self._buffer = [self._header]
         self._size = len(self._header)

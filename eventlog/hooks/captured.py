@@ -20,8 +20,6 @@ from eventlog.hooks.state import CaptureCheckpoint, SessionNotes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from eventlog.blobs.deferred import DeferredFile
     from eventlog.blobs.store import BlobStore
     from eventlog.blobs.writer import BlobWriter
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from eventlog.hooks.record import EventWriter, HookContext
     from eventlog.hooks.state import Running
     from eventlog.hooks.watched import WatchedLook
-    from eventlog.worktree.capture import Capture
+    from eventlog.worktree.capture import Capture, CaptureScope
 
 LOCK_WAIT_S_MIN = 0.02
 # Seconds from the end of the input until a capture reads no more files.
@@ -142,7 +140,7 @@ class DirectoryCapture:
             ):
                 checkpoint = state.read_checkpoint(layout, key)
                 closing = closing_of(self._context, checkpoint, self._by)
-                result = self._capture(blobs, pack, checkpoint, closing)
+                result = self._capture(pack, checkpoint, closing)
                 self._taken = result.capture
                 events = self._writer.moved(events, pack)
                 self._store_later(result.capture, checkpoint)
@@ -178,31 +176,20 @@ class DirectoryCapture:
     # -- the capture ---------------------------------------------------------------------------
 
     def _capture(
-        self,
-        blobs: "BlobStore",
-        pack: "BlobWriter",
-        checkpoint: CaptureCheckpoint,
-        closing: "Closing | None",
+        self, pack: "BlobWriter", checkpoint: CaptureCheckpoint, closing: "Closing | None"
     ) -> CaptureResult:
-        from eventlog.worktree.capture import FILE_SIZE_MAX, capture
+        from eventlog.worktree.capture import Haste, capture, selection_of
         from eventlog.worktree.contents import Deferral
 
-        root, settings = self._directory.root, self._context.settings
+        root = self._directory.root
         keeps = self._keeps_ignored(checkpoint, closing)  # before: it may switch
-        scope, watched = self._where(checkpoint, closing)
-        options: "dict[str, Any]" = {
-            "include": settings.include,
-            "keep_ignored": keeps,
-            "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
-            "deadline": self._deadline,
-            "may_fork": True,  # a hook has one thread, and ends soon
-            "deferral": Deferral(self._context.named()),
-            "scope": scope,
-            "watched": watched,
-        }
+        scope = self._where(checkpoint, closing)
+        selection = selection_of(self._context.settings, keep_ignored=keeps)
+        # A hook has one thread, and ends soon.
+        haste = Haste(self._deadline, deferral=Deferral(self._context.named()), may_fork=True)
         previous, switched = checkpoint.tree, None
         try:
-            captured = capture(blobs, pack, root, previous=previous, **options)
+            captured = capture(pack, root, previous=previous, selection=selection, haste=haste, scope=scope)
             if previous is not None and checkpoint.keeps is not checkpoint.tree_keeps:
                 from eventlog.hooks.switch import changes_without
 
@@ -212,7 +199,7 @@ class DirectoryCapture:
             if previous is None:
                 raise
             self._context.note(error)  # the last recorded tree cannot be read: start over
-            captured, previous = capture(blobs, pack, root, **options), None
+            captured, previous = capture(pack, root, selection=selection, haste=haste, scope=scope), None
         dead = closing.dead() if closing is not None else frozenset()
         under_way = state.running(self._context.layout, self._directory.key, checkpoint, dead)
         return CaptureResult(
@@ -221,34 +208,33 @@ class DirectoryCapture:
             switched=switched,
             closing=closing,
             under_way=under_way,
-            is_watched=watched and captured.scoped is not None,
+            is_watched=scope is not None and scope.watched and captured.scoped is not None,
         )
 
-    def _where(
-        self, checkpoint: CaptureCheckpoint, closing: "Closing | None"
-    ) -> "tuple[frozenset[bytes] | None, bool]":
-        """The paths at which this capture looks, None for all, and whether they are those that a watcher
-        saw change."""
+    def _where(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> "CaptureScope | None":
+        """The paths at which this capture looks; None for all."""
+        from eventlog.worktree.capture import CaptureScope
+
         asks = self._context.settings.watcher is not None
         may_leave = (asks or self._call.kind == EDITS) and self._may_leave(checkpoint, closing)
-        scope, others = None, []
+        paths, others = None, []
         if may_leave:
             others = state.running(self._context.layout, self._directory.key, checkpoint)
-            scope = self._scope(others)
-        if scope is not None or not asks:
-            return scope, False
+            paths = self._scope(others)
+        if paths is not None or not asks:
+            return None if paths is None else CaptureScope(paths)
         from eventlog.hooks import watched
 
         if checkpoint.files is None or checkpoint.files <= watched.FILES_MIN:
-            return None, False
+            return None
         context, directory = self._context, self._directory
         self._watched_look = watched.look_at(
             context.fs, context.layout, directory.key, directory.root, context.patience
         )
         if self._watched_look is None:
-            return None, False
-        scope = self._watched_look.changed(may_watch=may_leave and not any(tool.dead for tool in others))
-        return scope, scope is not None
+            return None
+        paths = self._watched_look.changed(may_watch=may_leave and not any(tool.dead for tool in others))
+        return None if paths is None else CaptureScope(paths, watched=True)
 
     def _may_leave(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
         """Whether this capture may leave paths to the next full one: it follows a tool of the turn under

@@ -14,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from eventlog.base.config import Config
     from eventlog.base.fs import FileSystem
     from eventlog.base.identity import Identity
 
@@ -70,7 +69,7 @@ def _finish(fs: "FileSystem", layout: Layout, who: "Identity", worktree: str, ro
     from eventlog.blobs.store import BlobStore
     from eventlog.hooks import deferred_lists, state
     from eventlog.secrets import redaction
-    from eventlog.worktree.capture import capture
+    from eventlog.worktree.capture import Haste, capture, selection_of
     from eventlog.worktree.contents import Deferral
 
     settings = config.read(fs, layout)
@@ -83,20 +82,13 @@ def _finish(fs: "FileSystem", layout: Layout, who: "Identity", worktree: str, ro
         BlobStore(files, kinds_in=redactor.kinds_in, modes=who.keeps_modes) as blobs,
         blobs.writer(lock_timeout_s=_LOCK_TIMEOUT_S, paced=True) as writer,
     ):
+        selection = selection_of(settings, keep_ignored=keeps)
         done = capture(
-            blobs, writer, root, include=settings.include, keep_ignored=keeps, size_max=size_max_of(settings),
-            deferral=Deferral(bytes_max=0), saves=False,
-        )  # fmt: skip
+            writer, root, selection=selection, haste=Haste(deferral=Deferral(bytes_max=0)), saves=False
+        )
     # A hook that began before must not save its smaller one after it. If contents were collected in between,
     # the cache has the number of collections from before, and proves none.
     with acquire(fs, layout, WORKTREE + worktree, timeout_s=_LOCK_TIMEOUT_S):
         done.save()
         deferred_lists.note_open(layout, worktree, root, done.deferred)  # stored next, by this process
     done.close()
-
-
-def size_max_of(settings: "Config") -> int:
-    """Larger files are skipped by the captures of hooks."""
-    from eventlog.worktree.capture import FILE_SIZE_MAX
-
-    return FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes

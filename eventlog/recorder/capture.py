@@ -18,7 +18,7 @@ from eventlog.base.types import Event
 from eventlog.blobs.ids import from_text, to_text
 from eventlog.store import Store
 from eventlog.worktree import git as worktree_git
-from eventlog.worktree.capture import FILE_SIZE_MAX, capture, git_facts
+from eventlog.worktree.capture import capture, git_facts, selection_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,13 @@ def captured(
     Raises: NotFound (no such directory), Refused, NotDurable.
     """
     settings = config.read(store.fs, store.layout)
+    keeps = config.keeps_ignored(store.fs, store.layout) is True
     with store.blobs.writer() as writer:
         done = capture(
-            store.blobs,
             writer,
             os.fspath(root),
             previous=None if previous is None else from_text(previous),
-            include=settings.include,
-            keep_ignored=config.keeps_ignored(store.fs, store.layout) is True,
-            size_max=FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
+            selection=selection_of(settings, keep_ignored=keeps),
         )
         columns: dict[str, Any] = {"success": not done.partial}
         directory = os.fsencode(os.path.realpath(root))

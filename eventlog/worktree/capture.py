@@ -33,6 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from eventlog.base.config import Config
     from eventlog.base.fs import FileSystem
     from eventlog.base.layout import Layout
     from eventlog.blobs.deferred import DeferredFile
@@ -189,21 +190,77 @@ class DeferredEntries:
         self.paths: "list[bytes]" = []
 
 
+class CaptureSelection:
+    """Which files of a directory its tree holds with their contents.
+
+    Args:
+        include: patterns, in the syntax of gitignore, of ignored files to capture all the same.
+        keep_ignored: capture ignored files that nothing could rebuild (`kept_ignored.py`). Their contents
+            are withheld: `BlobStore.withheld_events` says so.
+        size_max: larger files are skipped.
+    """
+
+    __slots__ = ("include", "keep_ignored", "size_max")
+
+    def __init__(
+        self, include: "Sequence[str]" = (), *, keep_ignored: bool = False, size_max: int = FILE_SIZE_MAX
+    ) -> None:
+        self.include = include
+        self.keep_ignored = keep_ignored
+        self.size_max = size_max
+
+
+def selection_of(settings: "Config", *, keep_ignored: bool) -> CaptureSelection:
+    """What a store captures, by its settings."""
+    size_max = FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes
+    return CaptureSelection(settings.include, keep_ignored=keep_ignored, size_max=size_max)
+
+
+class Haste:
+    """What a capture leaves undone, or does at once, to end in time.
+
+    Args:
+        deadline: monotonic time after which no more files are read.
+        deferral: for a caller that waits for no content: what does not fit is stored later.
+        may_fork: children of this process may stat a part of a large directory. For processes of one
+            thread that do not outlive the capture by much, and have no handler of their own for SIGCHLD.
+    """
+
+    __slots__ = ("deadline", "deferral", "may_fork")
+
+    def __init__(
+        self, deadline: "float | None" = None, *, deferral: "Deferral | None" = None, may_fork: bool = False
+    ) -> None:
+        self.deadline = deadline
+        self.deferral = deferral
+        self.may_fork = may_fork
+
+
+class CaptureScope:
+    """Paths to look at, with the directories on the way to them; the rest is as it was at the last capture.
+
+    `watched`: they are all that a watcher saw change: what it does not see is looked at, too.
+    """
+
+    __slots__ = ("paths", "watched")
+
+    def __init__(self, paths: "Collection[bytes]", *, watched: bool = False) -> None:
+        self.paths = paths
+        self.watched = watched
+
+
+_ALL_BUT_IGNORED, _UNHURRIED = CaptureSelection(), Haste()
+
+
 def capture(
-    blobs: "BlobStore",
     writer: "BlobWriter",
     root: str,
     *,
     previous: "bytes | None" = None,
-    include: "Sequence[str]" = (),
-    keep_ignored: bool = False,
-    size_max: int = FILE_SIZE_MAX,
-    deadline: "float | None" = None,
+    selection: CaptureSelection = _ALL_BUT_IGNORED,
+    haste: Haste = _UNHURRIED,
+    scope: "CaptureScope | None" = None,
     calls: "UserFiles | None" = None,
-    may_fork: bool = False,
-    deferral: "Deferral | None" = None,
-    scope: "Collection[bytes] | None" = None,
-    watched: bool = False,
     saves: bool = True,
 ) -> Capture:
     """Capture the working directory `root`; its tree and all that is new in it are durable on return.
@@ -213,27 +270,16 @@ def capture(
 
     Args:
         previous: id of the tree to list the changes since; without it none are listed.
-        include: patterns, in the syntax of gitignore, of ignored files to capture all the same.
-        keep_ignored: capture ignored files that nothing could rebuild (`kept_ignored.py`). Their contents
-            are withheld: `BlobStore.withheld_events` says so.
-        size_max: larger files are skipped.
-        deadline: monotonic time after which no more files are read.
-        may_fork: children of this process may stat a part of a large directory. For processes of one
-            thread that do not outlive the capture by much, and have no handler of their own for SIGCHLD.
-        deferral: for a caller that waits for no content: what does not fit is stored later.
-        scope: look at these paths and the directories on the way to them; the rest is as it was at the last
-            capture. For a caller whose `previous` is the tree of that; else everything is looked at, as it
-            is where these paths change the rules of what is captured. `Capture.scoped` says which it was.
-        watched: the scope is all that a watcher saw change: what it does not see is looked at, too.
+        scope: for a caller whose `previous` is the tree of the last capture; else everything is looked at, as
+            it is where these paths change the rules of what is captured. `Capture.scoped` says which it was.
         saves: save the stat cache; else `Capture.save` does.
     Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
     """
     path = os.fsencode(os.path.realpath(root))
+    blobs, deferral = writer.store, haste.deferral
     fs, layout = blobs.fs, blobs.layout
     repository = _repository_of(layout, path, root)
-    key = CacheKey(
-        blobs.store_id, blake3(path).digest(16), _options(repository, include, size_max, keep_ignored), path
-    )
+    key = CacheKey(blobs.store_id, blake3(path).digest(16), _options(repository, selection), path)
     with translate_os_errors(layout.gc_generation, "read how often contents were collected"):
         generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
@@ -243,7 +289,7 @@ def capture(
         cache = loaded[0]
     elif loaded is not None and deferral is not None:
         other_tables = loaded[0]  # of other options: a deferring caller reuses what it proves
-    entries = Entries(path, calls or UserFiles(), writer, probe, size_max, modes=blobs.modes)
+    entries = Entries(path, calls or UserFiles(), writer, probe, selection.size_max, modes=blobs.modes)
     if deferral is not None:
         entries.content_max = CONTENT_SIZE_MAX
     never = _never(layout, repository)
@@ -251,8 +297,9 @@ def capture(
 
     can_scope = cache is not None and cache.root == previous and cache.generation == generation
 
-    def scan_with(known_rows: "StatCache | None", scope: "Collection[bytes] | None") -> Capture:
-        rules = TreeRules(path, repository, known_rows, probe, include, deadline, keep_ignored)
+    def scan_with(known_rows: "StatCache | None", scope: "CaptureScope | None") -> Capture:
+        deadline, keep_ignored = haste.deadline, selection.keep_ignored
+        rules = TreeRules(path, repository, known_rows, probe, selection.include, deadline, keep_ignored)
         contents = (
             None if deferral is None else ContentReader(deferral, entries, lists, deadline, other_tables)
         )
@@ -262,11 +309,11 @@ def capture(
             rules,
             never=never,
             deadline=deadline,
-            may_fork=may_fork,
+            may_fork=haste.may_fork,
             contents=contents,
             lists=lists,
         )
-        tables = _tables(scan, generation, scope, watched)
+        tables = _tables(scan, generation, scope)
         mode = os.stat(path).st_mode & 0o755
         writer.flush()
         if saves and tables is not known_rows:
@@ -275,9 +322,9 @@ def capture(
         result = Capture(tables, scan, path, lists)
         result.save = lambda: statcache.save(fs, layout, key, tables)
         result.root_mode = mode if blobs.modes and mode != 0o755 else None
-        result.scoped = None if scope is None else tuple(sorted(scope))
+        result.scoped = None if scope is None else tuple(sorted(scope.paths))
         if not scan.awaits_contents:
-            _left_out(result, blobs, tables, lists, size_max)
+            _left_out(result, blobs, tables, lists, selection.size_max)
         if contents is not None:
             result.new_deferred = contents.new
         if previous is not None and previous != tables.root:
@@ -360,13 +407,11 @@ def _repository_of(layout: "Layout", path: bytes, root: str) -> "git.RepositoryP
     return repository
 
 
-def _options(
-    repository: "git.RepositoryPaths | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
-) -> bytes:
-    facts = [b"%d" % _RULES_VERSION, b"%d" % size_max]
+def _options(repository: "git.RepositoryPaths | None", selection: CaptureSelection) -> bytes:
+    facts = [b"%d" % _RULES_VERSION, b"%d" % selection.size_max]
     facts += [] if repository is None else [repository.top, repository.git_dir, repository.common_dir]
-    facts += [b"", *(pattern.encode("utf-8", "surrogateescape") for pattern in include)]
-    facts += [b"", b"keep ignored"] if keep_ignored else []
+    facts += [b"", *(pattern.encode("utf-8", "surrogateescape") for pattern in selection.include)]
+    facts += [b"", b"keep ignored"] if selection.keep_ignored else []
     return blake3(b"\0".join(facts)).digest(16)
 
 
@@ -414,7 +459,7 @@ class ScopeLeft(Exception):
     """What was to be looked at decides about more than itself."""
 
 
-def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None", watched: bool) -> StatCache:
+def _tables(scan: Scan, generation: int, scope: "CaptureScope | None") -> StatCache:
     """The tables of the directory as it is now; the cache itself when nothing has changed."""
     cache = scan.cache
     if cache is not None and scan.is_hurried and _awaits_contents(cache):
@@ -423,9 +468,9 @@ def _tables(scan: Scan, generation: int, scope: "Collection[bytes] | None", watc
     full, trusts_ids = cache is None, True
     if cache is not None:
         trusts_ids = cache.generation == generation
-        if scope is not None and watched and not scan.rules.stat_watched():
+        if scope is not None and scope.watched and not scan.rules.stat_watched():
             raise ScopeLeft
-        same = scan.nothing_changed() if scope is None else scan.examine(scope, watched=watched)
+        same = scan.nothing_changed() if scope is None else scan.examine(scope.paths, watched=scope.watched)
         if same and trusts_ids:
             return cache if scan.next_row == cache.next_row else cache.resumed(scan.next_row)
         full = scope is None and (not trusts_ids or scan.rules_differ())

@@ -118,7 +118,7 @@ class World:
         elif what == "read all":
             age(self.desk.work)
             with self.desk.store.blobs.writer() as writer:
-                capture(self.desk.store.blobs, writer, str(self.desk.work))
+                capture(writer, str(self.desk.work))
         else:
             self.notes_lost = True
             for path in (self.desk.work / ".locus/live").glob("*.deferred"):

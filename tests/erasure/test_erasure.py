@@ -262,7 +262,7 @@ def test_a_name_goes_from_the_cache_of_a_directory_too(tmp_path: Path) -> None:
     (work / CANARY).write_text("nothing")
     with make_store(root) as store:
         with store.blobs.writer() as writer:
-            capture(store.blobs, writer, str(work))
+            capture(writer, str(work))
         assert any("statcache" in where for where in found_in(root, CANARY.encode()))
 
         erasure.erase(store, erasure.plan_secret(store, CANARY))
@@ -345,7 +345,7 @@ def test_what_was_erased_is_not_recorded_again(tmp_path: Path) -> None:
     with Store.open(str(root)) as store:
         for number in (2, 3):  # the second by what the stat cache knows
             with store.blobs.writer() as writer:
-                tree = to_text(capture(store.blobs, writer, str(tmp_path / "work")).root)
+                tree = to_text(capture(writer, str(tmp_path / "work")).root)
                 said = {"tree_hash": tree, "blobs": [tree], "payload": {"x": f"={CANARY};"}}
                 store.append(
                     [

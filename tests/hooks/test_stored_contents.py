@@ -15,7 +15,7 @@ from eventlog.checkout.materialize import walk
 from eventlog.hooks import deferred_lists, state, stored_contents
 from eventlog.store import Store
 from eventlog.worktree import git_held
-from eventlog.worktree.capture import Capture, capture
+from eventlog.worktree.capture import Capture, Haste, capture
 from eventlog.worktree.contents import CONTENT_SIZE_MAX, Deferral
 from eventlog.worktree.userfiles import UserFiles
 from tests import forked
@@ -49,7 +49,7 @@ class Desk:
         layout = self.store.layout
         told = state.read_checkpoint(layout, KEY)
         with self.store.blobs.writer() as writer:
-            done = capture(self.store.blobs, writer, str(self.work), previous=told.tree, deferral=Deferral())
+            done = capture(writer, str(self.work), previous=told.tree, haste=Haste(deferral=Deferral()))
             writer.flush()
             deferred_lists.note_open(layout, KEY, str(self.work), done.deferred)
             tree = f"blake3:{done.root.hex()}"
@@ -118,7 +118,7 @@ def test_deferred_contents_are_stored_and_later_trees_hold_them(desk: Desk) -> N
 
     calls = Reads()
     with desk.store.blobs.writer() as writer:
-        whole = capture(desk.store.blobs, writer, str(desk.work), previous=first.root, calls=calls)
+        whole = capture(writer, str(desk.work), previous=first.root, calls=calls)
     assert (whole.root, whole.changes, whole.deferred) == (told, [], [])
     assert calls.contents_read == [], "the rows of the stat cache were replaced"
     assert {path: e.kind for path, e in walk(desk.store.blobs, whole.root)} == {

@@ -166,7 +166,7 @@ def test_a_capture_leaves_out_what_a_killed_restore_has_staged(template: Path, t
     (copy.root / "work" / ".locus-new-notes").write_text("mine")
     (copy.root / "work" / (".locus-new-" + "0" * 16)).mkdir()
     with Store.open(copy.root / ".locus") as store, store.blobs.writer() as writer:
-        tree = capture(store.blobs, writer, os.fspath(copy.root / "work")).root
+        tree = capture(writer, os.fspath(copy.root / "work")).root
         captured = {path for path, _ in walk(store.blobs, tree)}
     assert {path for path in captured if b".locus-new-" in path} == {
         b".locus-new-notes",

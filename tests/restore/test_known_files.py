@@ -75,7 +75,7 @@ def forget(world: World) -> None:
 
 def captured(world: World) -> Capture:
     with world.store.blobs.writer() as writer:
-        return capture(world.store.blobs, writer, os.fspath(world.work))
+        return capture(writer, os.fspath(world.work))
 
 
 def test_a_plan_reads_only_what_no_capture_has_proven(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from eventlog.base.layout import STATCACHE_DIR, Layout
 from eventlog.blobs.store import BlobStore
 from eventlog.checkout.materialize import walk
 from eventlog.worktree import rows, scan, stat_all
-from eventlog.worktree.capture import Capture, capture
+from eventlog.worktree.capture import Capture, CaptureScope, CaptureSelection, Haste, capture
 from tests.conftest import files_of
 
 # path → (kind, content); of a directory no content.
@@ -41,8 +41,16 @@ class Bench:
         """One capture, with changes since the last of this object."""
         root = options.pop("root", str(self.work))
         options.setdefault("previous", self.last)
+        scope = options.pop("scope", None)
         with self.open() as blobs, blobs.writer() as writer:
-            done = capture(blobs, writer, root, **options)
+            done = capture(
+                writer,
+                root,
+                selection=CaptureSelection(**_taken(options, "include", "keep_ignored", "size_max")),
+                haste=Haste(**_taken(options, "deadline", "deferral", "may_fork")),
+                scope=None if scope is None else CaptureScope(scope),
+                **options,
+            )
         self.last = done.root
         return done
 
@@ -75,6 +83,10 @@ class Bench:
 
     def git(self, *args: str, at: str = ".") -> str:
         return git(self.work / at, *args)
+
+
+def _taken(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: options.pop(name) for name in names if name in options}
 
 
 def git(place: Path, *args: str) -> str:
