@@ -19,7 +19,7 @@ from eventlog.base.layout import Layout
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State
 from eventlog.worktree import statcache
 from eventlog.worktree.capture import probe_of
-from eventlog.worktree.rows import UNPROVEN, StatCache, Unusable, directory_of, pack_stat
+from eventlog.worktree.rows import UNPROVEN, Basis, StatCache, Unusable, directory_of, pack_stat
 from eventlog.worktree.statcache import CacheKey
 
 # Options of a cache that a plan wrote; those of a capture are a digest.
@@ -79,8 +79,6 @@ class KnownFiles:
                 rows[path] = bytes((letter,)), id, 0, proof
         paths = sorted(rows)
         files = directory_of([(path, (*rows[path], b"\0", None)) for path in paths], [], 0)
-        cache = StatCache(
-            None, files, root=NO_ID, root_stat=UNPROVEN, root_size=0, tracked=bytes(16), generation=0,
-            watched=(), watch_stats=b"", absent=(),
-        )  # fmt: skip
+        basis = Basis(bytes(16), 0, (), b"")
+        cache = StatCache(None, files, root=(NO_ID, UNPROVEN, 0), basis=basis, absent=())
         statcache.save(self._fs, self._layout, self._key, cache)

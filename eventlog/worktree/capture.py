@@ -295,7 +295,7 @@ def capture(
     never = _never(layout, repository)
     lists = Lists(blobs.get)
 
-    can_scope = cache is not None and cache.root == previous and cache.generation == generation
+    can_scope = cache is not None and cache.root == previous and cache.basis.generation == generation
 
     def scan_with(known_rows: "StatCache | None", scope: "CaptureScope | None") -> Capture:
         deadline, keep_ignored = haste.deadline, selection.keep_ignored
@@ -467,7 +467,7 @@ def _tables(scan: Scan, generation: int, scope: "CaptureScope | None") -> StatCa
         return cache
     full, trusts_ids = cache is None, True
     if cache is not None:
-        trusts_ids = cache.generation == generation
+        trusts_ids = cache.basis.generation == generation
         if scope is not None and scope.watched and not scan.rules.stat_watched():
             raise ScopeLeft
         same = scan.nothing_changed() if scope is None else scan.examine(scope.paths, watched=scope.watched)

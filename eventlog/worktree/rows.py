@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Handle: TypeAlias = "int | StoredDirectory"
     # kind, id, size, stat, tracked, what is below: a directory of the cache, or a loaded one
     Row = tuple[bytes, bytes, int, bytes, bytes, "Handle | Directory | None"]
+    RootRow = tuple[bytes, bytes, int]  # id, stat, size
 
 LEFT_OUT = ".locusignore leaves it out"
 EMPTY_TREE = tree_id(encode_tree(()))
@@ -168,6 +169,24 @@ class RowRange:
         self.read = read
 
 
+class Basis:
+    """What the rows of a cache rest on: which names belong to the tree, and that its contents are stored.
+
+    Args: tracked: digest of the set of paths that git tracks; generation: how often contents were collected;
+    watched: the files behind the rules, with `watch_stats`, one after another.
+    """
+
+    __slots__ = ("generation", "tracked", "watch_stats", "watched")
+
+    def __init__(
+        self, tracked: bytes, generation: int, watched: "Sequence[bytes]", watch_stats: bytes
+    ) -> None:
+        self.tracked = tracked
+        self.generation = generation
+        self.watched = watched
+        self.watch_stats = watch_stats
+
+
 class StatCache:
     """All rows of a working directory: those of `base`, except where `top` leads to others."""
 
@@ -176,26 +195,16 @@ class StatCache:
         base: "BaseRows | None",
         top: "Handle",
         *,
-        root: bytes,
-        root_stat: bytes,
-        root_size: int,
-        tracked: bytes,
-        generation: int,
-        watched: "Sequence[bytes]",
-        watch_stats: bytes,
+        root: "RootRow",
+        basis: Basis,
         absent: "Sequence[bytes] | None",
         next_row: int = 0,
     ) -> None:
-        """Args: tracked: digest of the set of paths that git tracks; absent: None for those of the base."""
+        """Args: absent: None for those of the base."""
         self.base = base
         self.top = top
-        self.root = root
-        self.root_stat = root_stat
-        self.root_size = root_size
-        self.tracked = tracked
-        self.generation = generation
-        self.watched = watched
-        self.watch_stats = watch_stats
+        self.root, self.root_stat, self.root_size = root
+        self.basis = basis
         self.next_row = next_row
         self._absent = absent
         self._last: "tuple[bytes, StoredDirectory] | None" = None
@@ -232,11 +241,8 @@ class StatCache:
         return self._copy(top, root, self.next_row)
 
     def _copy(self, top: "Handle", root: bytes, next_row: int) -> "StatCache":
-        return StatCache(
-            self.base, top, root=root, root_stat=self.root_stat, root_size=self.root_size,
-            tracked=self.tracked, generation=self.generation, watched=self.watched,
-            watch_stats=self.watch_stats, absent=self._absent, next_row=next_row,
-        )  # fmt: skip
+        row = root, self.root_stat, self.root_size
+        return StatCache(self.base, top, root=row, basis=self.basis, absent=self._absent, next_row=next_row)
 
     def directory(self, handle: "Handle") -> StoredDirectory:
         """Raises: Unusable."""
@@ -491,11 +497,10 @@ def tables_of(
     """
     _, id, size, root_stat, _, root = top.rows[b""]
     assert isinstance(root, Directory)
-    tables = StatCache(
-        None if cache is None else cache.base, 0, root=id, root_stat=root_stat, root_size=size,
-        tracked=tracked, generation=generation, watched=[path for path, _ in watched],
-        watch_stats=b"".join(stat for _, stat in watched), absent=(), next_row=next_row,
-    )  # fmt: skip
+    watch_stats = b"".join(stat for _, stat in watched)
+    basis = Basis(tracked, generation, [path for path, _ in watched], watch_stats)
+    base = None if cache is None else cache.base
+    tables = StatCache(base, 0, root=(id, root_stat, size), basis=basis, absent=(), next_row=next_row)
     tables.top = _stored(tables, root)
     return tables
 

@@ -80,23 +80,21 @@ class TreeRules:
     def stat_watched(self) -> bool:
         """Whether every watched file is as it was."""
         assert self._cache is not None
-        fresh = [_stat_of(path)[0] for path in self._cache.watched]
-        self._watched = dict(zip(self._cache.watched, fresh, strict=True))
-        return b"".join(fresh) == self._cache.watch_stats
+        fresh = [_stat_of(path)[0] for path in self._cache.basis.watched]
+        self._watched = dict(zip(self._cache.basis.watched, fresh, strict=True))
+        return b"".join(fresh) == self._cache.basis.watch_stats
 
     def keep_watched(self) -> None:
         """Leave the watched files to the next full capture: until then git tracks what it tracked."""
         cache = self._cache
         assert cache is not None
-        self._watched = dict(zip(cache.watched, self._stats_of(cache), strict=True))
-        self.digest = cache.tracked
+        self._watched = dict(zip(cache.basis.watched, self._stats_of(cache), strict=True))
+        self.digest = cache.basis.tracked
         self._set_tracked(dict.fromkeys(cache.absent))
 
     def _stats_of(self, cache: "StatCache") -> "list[bytes]":
-        size = len(UNPROVEN)
-        return [
-            cache.watch_stats[offset : offset + size] for offset in range(0, len(cache.watch_stats), size)
-        ]
+        size, stats = len(UNPROVEN), cache.basis.watch_stats
+        return [stats[offset : offset + size] for offset in range(0, len(stats), size)]
 
     def differ(self) -> bool:
         """Whether what git tracks or ignores may have changed since the cache was written.
@@ -108,12 +106,12 @@ class TreeRules:
             return True
         changed = {
             path
-            for path, stat in zip(cache.watched, self._stats_of(cache), strict=True)
+            for path, stat in zip(cache.basis.watched, self._stats_of(cache), strict=True)
             if self._watched[path] != stat
         }
         if changed - {self._index}:
             return True
-        self.digest = cache.tracked
+        self.digest = cache.basis.tracked
         if not changed:
             self._set_tracked(dict.fromkeys(cache.absent))
             return False
@@ -122,7 +120,7 @@ class TreeRules:
         # Git rewrites its index for many reasons; what matters is which paths are in it.
         index = {self._index: self._proof(self._index)}
         self._ask_tracked()
-        if self.digest != cache.tracked:
+        if self.digest != cache.basis.tracked:
             return True
         self._watched.update(index)
         assert self._git_tracked is not None

@@ -22,6 +22,7 @@ from eventlog.worktree.rows import (
     ROW_COUNT,
     STAT_SIZE,
     TOTALS,
+    Basis,
     RowRange,
     StatCache,
     StoredDirectory,
@@ -318,11 +319,9 @@ def decode_base(
         return None
     try:
         names = base.names()
-        cache = StatCache(
-            base, 0, root=root, root_stat=root_stat, root_size=root_size, tracked=tracked,
-            generation=generation, watched=names[: counts[2]], watch_stats=base.watch_stats(), absent=None,
-            next_row=next_row,
-        )  # fmt: skip
+        basis = Basis(tracked, generation, names[: counts[2]], base.watch_stats())
+        row = root, root_stat, root_size
+        cache = StatCache(base, 0, root=row, basis=basis, absent=None, next_row=next_row)
     except Unusable:
         return None
     base.known_absent = names[counts[2] : -1]
@@ -347,14 +346,15 @@ def encode_overlay(cache: StatCache) -> bytes:
     below = [below if isinstance(below, int) else _OF_BASE for own in stored for below in own.below]
     names = b"\0".join(name for own in stored for name in own.names)
     absent = () if cache.absent_of_base else cache.absent
-    other_names = b"\0".join((*cache.watched, *absent))
+    basis = cache.basis
+    other_names = b"\0".join((*basis.watched, *absent))
     head = _OVERLAY_HEAD.pack(
-        _OVERLAY_MAGIC, VERSION, 0, cache.base.identity, cache.tracked, cache.root, cache.root_stat,
-        cache.root_size, cache.generation, cache.next_row, len(stored), len(columns[3]), len(cache.watched),
+        _OVERLAY_MAGIC, VERSION, 0, cache.base.identity, basis.tracked, cache.root, cache.root_stat,
+        cache.root_size, basis.generation, cache.next_row, len(stored), len(columns[3]), len(basis.watched),
         _OF_BASE if cache.absent_of_base else len(absent), len(below), len(names), len(other_names),
     )  # fmt: skip
     body = b"".join(
-        (head, *dirs, *columns, cache.watch_stats, pack(f"<{len(below)}I", *below), names, other_names)
+        (head, *dirs, *columns, basis.watch_stats, pack(f"<{len(below)}I", *below), names, other_names)
     )
     return body + blake3(body).digest(DIGEST_SIZE)
 
@@ -400,10 +400,13 @@ def decode_overlay(data: bytes, base: BaseRows) -> "StatCache | None":
     if len(others) != watched + (0 if absent == _OF_BASE else absent):
         return None
     return StatCache(
-        base, top, root=root, root_stat=root_stat, root_size=root_size, tracked=tracked,
-        generation=generation, watched=others[:watched], watch_stats=watch_stats,
-        absent=None if absent == _OF_BASE else others[watched:], next_row=next_row,
-    )  # fmt: skip
+        base,
+        top,
+        root=(root, root_stat, root_size),
+        basis=Basis(tracked, generation, others[:watched], watch_stats),
+        absent=None if absent == _OF_BASE else others[watched:],
+        next_row=next_row,
+    )
 
 
 def _tree_of(

@@ -86,13 +86,14 @@ def encode_base(cache: StatCache, key: CacheKey) -> bytes:
             assert cache.base is not None
             cache.base.copy(first, second, tables)  # type: ignore[arg-type]
     paths = b"".join(tables.paths)
-    names = b"\0".join((*cache.watched, *cache.absent, key.path))
+    basis = cache.basis
+    names = b"\0".join((*basis.watched, *cache.absent, key.path))
     columns = (b"".join(column) for column in tables.columns)
-    body = b"".join((*tables.dirs, *columns, cache.watch_stats, paths, names))
+    body = b"".join((*tables.dirs, *columns, basis.watch_stats, paths, names))
     head = HEAD.pack(
-        MAGIC, VERSION, 0, key.store_id, key.worktree, key.options, cache.tracked, cache.root,
-        cache.root_stat, cache.root_size, cache.generation, cache.next_row, len(tables.dirs),
-        tables.row_count, len(cache.watched), len(cache.absent), len(paths), len(names),
+        MAGIC, VERSION, 0, key.store_id, key.worktree, key.options, basis.tracked, cache.root,
+        cache.root_stat, cache.root_size, basis.generation, cache.next_row, len(tables.dirs),
+        tables.row_count, len(basis.watched), len(cache.absent), len(paths), len(names),
     )  # fmt: skip
     view = memoryview(body)
     blocks = range(0, len(body), BLOCK_SIZE)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.base.fs import REAL
-from eventlog.worktree.rows import StatCache, Unusable, directory_of, pack_stat
+from eventlog.worktree.rows import Basis, StatCache, Unusable, directory_of, pack_stat
 from eventlog.worktree.statcache import HEAD, CacheKey, decode_base, decode_overlay, encode_overlay
 from eventlog.worktree.statcache_upkeep import encode_base, sweep
 from tests.worktree.support import Bench, age, on_disk
@@ -27,9 +27,8 @@ def sample() -> StatCache:
         (b"f", (b"f", b"f" * 32, 7, b"\3" * 36, b"\1", None)),
     ]
     return StatCache(
-        None, directory_of(rows, [below], 1), root=b"r" * 32, root_stat=b"\1" * 36, root_size=5,
-        tracked=b"t" * 16, generation=3, watched=[b"/etc/x"], watch_stats=b"\5" * 36,
-        absent=[b"gone", b"a/gone"], next_row=1,
+        None, directory_of(rows, [below], 1), root=(b"r" * 32, b"\1" * 36, 5),
+        basis=Basis(b"t" * 16, 3, [b"/etc/x"], b"\5" * 36), absent=[b"gone", b"a/gone"], next_row=1,
     )  # fmt: skip
 
 
@@ -44,8 +43,9 @@ def all_of(cache: StatCache) -> list[Any]:
         (path, one.kind(row), one.id(row), one.size(row), one.stat(row), one.flags[row])
         for path, one, row in cache.rows()
     ]
-    facts = (cache.root, cache.root_stat, cache.root_size, cache.tracked, cache.generation, cache.next_row)
-    names = (list(cache.watched), cache.watch_stats, list(cache.absent))
+    basis = cache.basis
+    facts = (cache.root, cache.root_stat, cache.root_size, basis.tracked, basis.generation, cache.next_row)
+    names = (list(basis.watched), basis.watch_stats, list(cache.absent))
     return [sorted(rows), facts, names, cache.totals(cache.top)]
 
 
