@@ -35,6 +35,11 @@ _OFFSET = Struct("<Q")
 _OFFSET_FRAME = Struct("<Q4sBBHIIQQ16s")
 _PADDING = tuple(bytes(n) for n in range(8))
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # What the head of a frame says: its size, count, payload size, base, time and previous digest.
+    FrameHead = tuple[int, int, int, int, int, bytes]
+
 
 class JournalHeader:
     """The first 128 bytes of a journal, decoded. `replaces` is None or a journal's number."""
@@ -77,28 +82,13 @@ class Frame:
         "time_ns",
     )
 
-    def __init__(
-        self,
-        buf: bytes,
-        payload_at: int,
-        payload_end: int,
-        offset: int,
-        size: int,
-        base: int,
-        count: int,
-        time_ns: int,
-        prev: bytes,
-        digest: bytes,
-    ) -> None:
+    def __init__(self, buf: bytes, start: int, offset: int, head: "FrameHead", digest: bytes) -> None:
+        """Args: start: where it begins in `buf`; offset: in its file."""
         self._buf = buf
-        self._payload_at = payload_at
-        self._payload_end = payload_end
+        self.size, self.count, payload_size, self.base, self.time_ns, self.prev = head
+        self._payload_at = start + _FRAME.size
+        self._payload_end = self._payload_at + payload_size
         self.offset = offset
-        self.size = size
-        self.base = base
-        self.count = count
-        self.time_ns = time_ns
-        self.prev = prev
         self.digest = digest
 
     @property
@@ -204,11 +194,8 @@ def decode_frame(buf: bytes, start: int, file_offset: int, key: bytes, path: str
 
     Raises: Corruption.
     """
-    size, count, payload_size, base, time_ns, prev = _claims(buf, start, file_offset, path)
-    digest = _verify(buf, start, file_offset, key, path, size, count, payload_size, base)
-    payload_at = start + _FRAME.size
-    payload_end = payload_at + payload_size
-    return Frame(buf, payload_at, payload_end, file_offset, size, base, count, time_ns, prev, digest)
+    head = _claims(buf, start, file_offset, path)
+    return Frame(buf, start, file_offset, head, _verify(buf, start, file_offset, key, path, head))
 
 
 def frame_end(
@@ -218,22 +205,14 @@ def frame_end(
 
     Raises: Corruption.
     """
-    size, count, payload_size, base, _, _ = _claims(buf, start, file_offset, path)
-    return base + count, _verify(buf, start, file_offset, key, path, size, count, payload_size, base)
+    head = _claims(buf, start, file_offset, path)
+    _, count, _, base, _, _ = head
+    return base + count, _verify(buf, start, file_offset, key, path, head)
 
 
-def _verify(
-    buf: bytes,
-    start: int,
-    file_offset: int,
-    key: bytes,
-    path: str,
-    size: int,
-    count: int,
-    payload_size: int,
-    base: int,
-) -> bytes:
+def _verify(buf: bytes, start: int, file_offset: int, key: bytes, path: str, head: "FrameHead") -> bytes:
     """The digest of the frame that `_claims` found at `buf[start]`, when it and the content are right."""
+    size, count, payload_size, base, _, _ = head
     body_end = start + size - 24
     digest = buf[body_end : body_end + DIGEST_SIZE]
     hasher = blake3(_OFFSET.pack(file_offset), key=key)
@@ -251,11 +230,8 @@ def _verify(
     return digest
 
 
-def _claims(buf: bytes, start: int, file_offset: int, path: str) -> "tuple[int, int, int, int, int, bytes]":
-    """Size, count, payload size, base, time and previous digest of the frame at `buf[start]`.
-
-    Everything that needs no hashing is checked.
-    """
+def _claims(buf: bytes, start: int, file_offset: int, path: str) -> "FrameHead":
+    """The head of the frame at `buf[start]`. Everything that needs no hashing is checked."""
     if len(buf) - start < FRAME_SIZE_MIN:
         raise Corruption(path, "the file ends inside a frame", file_offset)
     magic, version, flags, count, payload_size, zero, base, time_ns, prev = _FRAME.unpack_from(buf, start)
