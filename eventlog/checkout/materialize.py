@@ -67,6 +67,22 @@ Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
 
 
 @dataclass(frozen=True, slots=True)
+class TreeSource:
+    """Where the entries of a tree come from, where they are not those in packs.
+
+    `read` gives the entries of a tree by its id, `resolve` those to write for the ones of the directory at a
+    path. `root_mode` is that of the root, if it is made and is not to have the usual one.
+    """
+
+    read: Read | None = None
+    resolve: Resolve | None = None
+    root_mode: int | None = None
+
+
+_PACKS = TreeSource()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What was written, and what was not.
 
@@ -95,9 +111,7 @@ def materialize(
     *,
     force: bool = False,
     paths: Sequence[bytes] = (),
-    read: Read | None = None,
-    resolve: Resolve | None = None,
-    root_mode: int | None = None,
+    source: TreeSource = _PACKS,
     calls: UserFiles | None = None,
     workers: int | None = None,
 ) -> Report:
@@ -107,19 +121,14 @@ def materialize(
         root: id of a tree.
         force: the target may hold files; those of the tree's names are replaced, all others stay.
         paths: write only these files and directories of the tree, by their path in it.
-        read: gives the entries of a tree by its id, where not all are in packs.
-        resolve: gives the entries to write for those of the directory at a path.
-        root_mode: of `target`, if it is made here and is not to have the usual one.
         workers: how many processes write at once; None lets the amount of work decide.
     Raises: NotFound when a path is not in the tree, or the tree itself is not in the store;
         Refused when the target holds something, is not a directory, or is inside the store, and when the tree
         is too large for it.
     """
     _check_target(blobs, target)
-    plan = _plan(
-        blobs, root, target, wish_of(paths), read or blobs.get_tree, resolve or _as_they_are, force=force
-    )
-    with _opened(calls or UserFiles(), target, force, root_mode, plan) as directory:
+    plan = _plan(blobs, root, target, wish_of(paths), source, force=force)
+    with _opened(calls or UserFiles(), target, force, source.root_mode, plan) as directory:
         made, unmade = _make_directories(directory, plan, force)
         written = write_files(blobs, directory, plan.files, workers, over=force)
         unlinked = _write_symlinks(blobs, directory, plan, force)
@@ -184,8 +193,7 @@ def _plan(
     root: bytes,
     target: str,
     wish: Wish | None,
-    read: Read,
-    resolve: Resolve,
+    source: TreeSource,
     *,
     force: bool,
 ) -> _Plan:
@@ -193,6 +201,7 @@ def _plan(
 
     Raises: NotFound, Refused.
     """
+    read, resolve = source.read or blobs.get_tree, source.resolve or _as_they_are
     top = read(root)  # without it there is nothing to write: that is an error, not a partial result
     directories = read_directories(blobs, read, top, wish, ENTRIES_MAX)
     lists = [top, *(entries for entries in directories.values() if not isinstance(entries, str))]

@@ -147,12 +147,10 @@ class TreeState:
 
     def check_out(self, target: str, paths: Sequence[bytes] = (), *, force: bool = False) -> "Report":
         """The same without a word about paths that are not exact."""
-        from eventlog.checkout.materialize import materialize
+        from eventlog.checkout.materialize import TreeSource, materialize
 
-        return materialize(
-            self.blobs, self.root, target, force=force, paths=paths,
-            read=self.stored_tree, resolve=self.deferred.entries, root_mode=self.root_mode,
-        )  # fmt: skip
+        source = TreeSource(self.stored_tree, self.deferred.entries, self.root_mode)
+        return materialize(self.blobs, self.root, target, force=force, paths=paths, source=source)
 
 
 def trees_of(

@@ -30,7 +30,7 @@ from eventlog.blobs.tree import (
 from eventlog.checkout import materialize as materialize_module
 from eventlog.checkout import parallel
 from eventlog.checkout.directory import OpenDirectory
-from eventlog.checkout.materialize import materialize, walk
+from eventlog.checkout.materialize import TreeSource, materialize, walk
 from eventlog.worktree.userfiles import UserFiles
 from tests.blobs.support import (
     Node,
@@ -318,7 +318,7 @@ def test_trees_that_are_in_no_pack_can_be_given(blobs, target):
     inner = encode_tree([TreeEntry(b"x", FILE, x, 1)])
     outer = encode_tree([TreeEntry(b"in", DIRECTORY, tree_id(inner))])
     trees = {tree_id(inner): decode_tree(inner), tree_id(outer): decode_tree(outer)}
-    materialize(blobs, tree_id(outer), target, read=trees.__getitem__)
+    materialize(blobs, tree_id(outer), target, source=TreeSource(trees.__getitem__))
     assert read_node(target) == {b"in": {b"x": (FILE, b"x")}}
     assert [path for path, _ in walk(blobs, tree_id(outer), trees.__getitem__)] == [b"in", b"in/x"]
 
