@@ -133,9 +133,8 @@ def plan_of_turn(
                 yield from _restored_there(blobs, begun, target, state.tree_hash)
 
         wanted = wanted_of_turn(state, later(), restored(), paths, delete=delete)
-        plan = make_plan(
-            target, wanted, blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
-        )
+        goal = RestoreGoal(ref.name, state.at, tree=state.tree_hash)
+        plan = make_plan(target, wanted, blobs, goal, delete=delete)
         return replace(plan, certainty=state.certainty, ignored_count=state.ignored_count)
 
 
@@ -149,17 +148,9 @@ def plan_of_undo(
     plan = _plan_to_undo(events(event_types=(EVENT_TYPE,), columns=_COLUMNS), start)
     document = read_plan(blobs, plan)
     wanted = wanted_of_undo(document)
+    goal = RestoreGoal(document.turn, document.at, undo_of=document.id, redo=document.undo_of is not None)
     with target_directory(blobs.layout.root, into or os.fsdecode(document.target)) as target:
-        return make_plan(
-            target,
-            wanted,
-            blobs,
-            turn=document.turn,
-            at=document.at,
-            tree=None,
-            undo_of=document.id,
-            redo=document.undo_of is not None,
-        )
+        return make_plan(target, wanted, blobs, goal)
 
 
 def target_directory(store_root: str, into: str | os.PathLike[str] | None) -> OpenDirectory:
@@ -213,17 +204,27 @@ def _restored_there(
             yield document
 
 
+@dataclass(frozen=True, slots=True)
+class RestoreGoal:
+    """What a restore brings back: the moment `at` of a turn, with the id of its tree where it has one.
+
+    `undo_of` is the restore or operation that it undoes; with `redo` that was an undo.
+    """
+
+    turn: str
+    at: str
+    tree: str | None = None
+    undo_of: str | None = None
+    redo: bool = False
+
+
 def make_plan(
     target: OpenDirectory,
     wanted: Wanted,
     blobs: "BlobStore",
+    goal: RestoreGoal,
     *,
-    turn: str,
-    at: str,
-    tree: str | None,
-    undo_of: str | None = None,
     delete: bool = True,
-    redo: bool = False,
     contents: Mapping[bytes, bytes] | None = None,
     bound: Sequence[str] = (),
 ) -> RestorePlan:
@@ -260,8 +261,8 @@ def make_plan(
                 "store_id": blobs.store_id.hex(),
                 "target": path_text(os.fsencode(target.path)),
                 "inode": target.inode,
-                "tree": tree,
-                "undo_of": undo_of,
+                "tree": goal.tree,
+                "undo_of": goal.undo_of,
                 "paths": [path_text(path) for path in wanted.paths],
                 "delete": delete,
                 **({"bound": list(bound)} if bound else {}),
@@ -273,10 +274,10 @@ def make_plan(
         store_id=blobs.store_id,
         target=target.path,
         inode=target.inode,
-        turn=turn,
-        at=at,
-        tree=tree,
-        undo_of=undo_of,
+        turn=goal.turn,
+        at=goal.at,
+        tree=goal.tree,
+        undo_of=goal.undo_of,
         steps=steps,
         unchanged=comparison.unchanged,
         kept=sorted(comparison.staying),
@@ -284,7 +285,7 @@ def make_plan(
         submodules=sorted(wanted.submodules),
         conflicts=sorted(comparison.conflicts),
         token=token,
-        redo=redo,
+        redo=goal.redo,
         contents={s.after.id: contents[s.after.id] for s in steps if s.after and s.after.id in contents},
     )
 

@@ -27,7 +27,14 @@ from eventlog.replay.compare import PathChange, compare
 from eventlog.replay.deferred import DeferredContents, hashed
 from eventlog.replay.trees import Running, TreeState, events_of, runs, trees_of
 from eventlog.restore import journal
-from eventlog.restore.plan import RestorePlan, make_plan, read_plan, readable_plan, target_directory
+from eventlog.restore.plan import (
+    RestoreGoal,
+    RestorePlan,
+    make_plan,
+    read_plan,
+    readable_plan,
+    target_directory,
+)
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, selection, ways
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
@@ -434,10 +441,7 @@ def _plan(
             directory,
             wanted_of(work.writes(), work.state_at),
             store.blobs,
-            turn=of[0].partition(":")[2] if of else "",
-            at="start",
-            tree=None,
-            undo_of=undo_of,
+            RestoreGoal(of[0].partition(":")[2] if of else "", "start", undo_of=undo_of),
             contents=work.made,
             bound=[operation, *of],
         )

@@ -17,7 +17,7 @@ from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
 from eventlog.checkout.directory import State, state_of_entry
 from eventlog.replay.deferred import DeferredContents
 from eventlog.restore import journal
-from eventlog.restore.plan import RestorePlan, make_plan, target_directory
+from eventlog.restore.plan import RestoreGoal, RestorePlan, make_plan, target_directory
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
 from eventlog.undo.plan import UndoStore, documents_of, wanted_of
 
@@ -76,10 +76,9 @@ def plan_of_recovery(
     path = path_bytes(recorded.path)
     with target_directory(store.layout.root, into) as directory:
         wanted = wanted_of({path: recorded.state}, lambda path: directory.state_at(path)[0])
-        plan = make_plan(
-            directory, wanted, store.blobs, turn=recorded.turn or "", at="end", tree=None,
-            bound=["recover", recorded.hash, recorded.path],
-        )  # fmt: skip
+        goal = RestoreGoal(recorded.turn or "", "end")
+        bound = ["recover", recorded.hash, recorded.path]
+        plan = make_plan(directory, wanted, store.blobs, goal, bound=bound)
     return replace(plan, title=f"Recover {recorded.path}", notes={"operation_of": "recover"})
 
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_read_is_a_conflict(tmp_path: Path) -> None:
     state = world.store.tree(WANTED)
     wanted = restore_wanted.wanted_of_turn(state, (), (), (), delete=False)
     with OpenDirectory.of(os.fspath(world.work), Unreadable()) as place:
-        plan = restore.make_plan(place, wanted, world.store.blobs, turn="t", at="end", tree=None)
+        plan = restore.make_plan(place, wanted, world.store.blobs, restore.RestoreGoal("t", "end"))
     assert [path for path, _ in plan.conflicts] == [b"edit", b"was-dir", b"was-file"]
 
 

@@ -54,7 +54,7 @@ def plan_with(world: World, calls: UserFiles) -> RestorePlan:
     state = world.store.tree(WANTED)
     wanted = restore_wanted.wanted_of_turn(state, (), (), (), delete=False)
     with OpenDirectory.of(os.fspath(world.work), calls) as place:
-        return restore.make_plan(place, wanted, world.store.blobs, turn="t", at="end", tree=None)
+        return restore.make_plan(place, wanted, world.store.blobs, restore.RestoreGoal("t", "end"))
 
 
 def read_by_a_plan(world: World) -> list[bytes]:
