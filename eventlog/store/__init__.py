@@ -424,7 +424,7 @@ class Store:
         """What it would take to undo `what`, by default the newest turn; arguments as of `plan_of_undo`."""
         from eventlog.undo.plan import plan_of_undo
 
-        return plan_of_undo(self, self._running, what, **how)
+        return plan_of_undo(self, what, **how)
 
     def redo_plan(self, *, into: str | os.PathLike[str] | None = None) -> "UndoPlan":
         """What it would take to redo the last undo. Raises: NotFound, Refused, Corruption."""

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eventlog.base.errors import Ambiguous, Corruption, NotFound, NoTree, Refused
@@ -25,6 +25,7 @@ from eventlog.query.lookup import Query, TurnRef, turns_where
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.compare import PathChange, compare
 from eventlog.replay.deferred import DeferredContents, hashed
+from eventlog.replay.liveness import is_running
 from eventlog.replay.trees import Running, TreeState, events_of, runs, trees_of
 from eventlog.restore import journal
 from eventlog.restore.plan import (
@@ -48,9 +49,6 @@ NO_AGENTS = frozenset((None, "git", "locus", "user"))
 
 # A restore that is undone as a whole: the last one, or that of a start event.
 _RESTORE = re.compile(r"restore(?::(.+))?|([0-9a-f]{32})")
-
-# Whether the process of a turn lives, by its events.
-IsRunning = Callable[[TurnRef], Running]
 
 REFUSE, SKIP, MARKERS = CONFLICTS = ("refuse", "skip", "markers")
 
@@ -109,7 +107,6 @@ class _Target:
 
 def plan_of_undo(
     store: UndoStore,
-    running: IsRunning,
     what: str | Sequence[str] | None = None,
     *,
     paths: Sequence[str] = (),
@@ -139,10 +136,8 @@ def plan_of_undo(
         event_id = None if start is None else str(store.event(start)["event_id"])
         return plan_of_undone_restore(store.blobs, store.rows, event_id, into)
     done = _Done(store)
-    names = names or [_newest(store, running, done, session)]
-    targets = [
-        target for name in names for target in _targets(store, running, name, done, since=since, force=force)
-    ]
+    names = names or [_newest(store, done, session)]
+    targets = [target for name in names for target in _targets(store, name, done, since=since, force=force)]
     undo_of = targets[0].operation if len(names) == 1 and targets else None
     return _plan(store, UNDO, targets, paths, into, conflicts, undo_of)
 
@@ -191,13 +186,11 @@ def documents_of(store: UndoStore) -> Iterator[tuple[Operation, journal.Document
 # -- what is taken back --------------------------------------------------------------------------------
 
 
-def _targets(
-    store: UndoStore, running: IsRunning, name: str, done: _Done, *, since: bool, force: bool
-) -> Iterator[_Target]:
+def _targets(store: UndoStore, name: str, done: _Done, *, since: bool, force: bool) -> Iterator[_Target]:
     """What one name means: a turn, with `since` all from there on, a session, a call, an event."""
     kind, colon, id = name.partition(":")
     if colon and kind == "session":
-        yield from (_of_turn(store, running, ref, done) for ref in turns_of(store, id))
+        yield from (_of_turn(store, ref, done) for ref in turns_of(store, id))
     elif colon and kind == "action":
         yield _of_action(store, id)
     elif colon and kind == "event":
@@ -206,17 +199,17 @@ def _targets(
         ref = store.turn(name)
         for each in turns_of(store, ref.session_id) if since else [ref]:
             if each.turn >= ref.turn:
-                _refuse_running(store, running, each, force)
-                yield _of_turn(store, running, each, done, must=not since)
+                _refuse_running(store, each, force)
+                yield _of_turn(store, each, done, must=not since)
 
 
-def _newest(store: UndoStore, running: IsRunning, done: _Done, session: tuple[str, str] | None) -> str:
+def _newest(store: UndoStore, done: _Done, session: tuple[str, str] | None) -> str:
     """The newest turn of an agent that has ended and is not undone."""
     some_run = False
     for ref in _agent_turns(store, session):
         if done.all.undo_of_turn(ref.context_id) is not None or _only_took_back(store, done.all, ref):
             continue
-        if _is_running(store, running, ref):
+        if _is_running(store, ref):
             some_run = True
             continue
         return ref.name
@@ -289,21 +282,24 @@ def turns_of(store: UndoStore, session: str) -> list[TurnRef]:
     return refs
 
 
-def _is_running(store: UndoStore, running: IsRunning, ref: TurnRef) -> bool:
-    return runs(events_of(store.rows, ref, "end"), running(ref))
+def _is_running(store: UndoStore, ref: TurnRef) -> bool:
+    return runs(events_of(store.rows, ref, "end"), _running(store, ref))
 
 
-def _refuse_running(store: UndoStore, running: IsRunning, ref: TurnRef, force: bool) -> None:
-    if not force and _is_running(store, running, ref):
+def _running(store: UndoStore, ref: TurnRef) -> Running:
+    """A test whether the process of a turn is alive, from its events."""
+    return partial(is_running, store.layout, store.rows, ref, store.fs.time_ns())
+
+
+def _refuse_running(store: UndoStore, ref: TurnRef, force: bool) -> None:
+    if not force and _is_running(store, ref):
         raise Refused(
             f"{ref.context_id} is still running. Wait until it ends, or take back what it has changed so far "
             "with --force."
         )
 
 
-def _of_turn(
-    store: UndoStore, running: IsRunning, ref: TurnRef, done: _Done, *, must: bool = False
-) -> _Target:
+def _of_turn(store: UndoStore, ref: TurnRef, done: _Done, *, must: bool = False) -> _Target:
     """What a turn changed. Args: must: refuse one that is undone, instead of passing over it."""
     undone = done.all.undo_of_turn(ref.context_id)
     if undone is not None:
@@ -319,7 +315,7 @@ def _of_turn(
     for event in window:
         if event["turn"] is None and not causes.isdisjoint((event["payload"] or {}).get("causes", ())):
             unknown.append((doubt_bytes(str(event["path"])), "it changed in this turn, by whom is not known"))
-    more, strange = _beside_events(store, running, ref, window)
+    more, strange = _beside_events(store, ref, window)
     return _Target(ref.context_id, (*changes, *more), [*unknown, *strange])
 
 
@@ -328,11 +324,11 @@ def _changes_of(store: UndoStore, events: Iterable[Mapping[str, Any]]) -> tuple[
 
 
 def _beside_events(
-    store: UndoStore, running: IsRunning, ref: TurnRef, window: Sequence[Mapping[str, Any]]
+    store: UndoStore, ref: TurnRef, window: Sequence[Mapping[str, Any]]
 ) -> tuple[list[RecordedChange], Listed]:
     """What differs between the trees of a turn, and no event of anybody names."""
     try:
-        before, after = trees_of(store.rows, store.blobs, ref, "start", "end", running=running(ref))
+        before, after = trees_of(store.rows, store.blobs, ref, "start", "end", running=_running(store, ref))
         comparison = compare(before, after)
     except (NoTree, NotFound, Corruption):
         return [], []  # the events are all that is known
