@@ -8,7 +8,7 @@ of conversations are included only on request. One thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blake3 import blake3
 
@@ -162,10 +162,10 @@ def _root(
     if contents:
         attributes["gen_ai.input.messages"] = _message("user", prompt)
         attributes["gen_ai.output.messages"] = _message("assistant", outcome, finish_reason="stop")
+    name = f"invoke_agent {session['agent'] or 'unknown'}"
     return _span_document(
-        f"invoke_agent {session['agent'] or 'unknown'}", _INTERNAL, trace, root, "", begins,
-        max(times) * 1000, attributes, failed,
-    )  # fmt: skip
+        name, _INTERNAL, _SpanContext(trace, root), begins, max(times) * 1000, attributes, failed
+    )
 
 
 def _message(role: str, text: Any, **extra: str) -> "str | None":
@@ -218,7 +218,8 @@ def _span(
     if happened_at(event) is None:
         attributes["locus.time"] = "unknown"
     span_id = _id(8, "event", event["event_id"])
-    yield _span_document(name, span_kind, trace, span_id, root, begins, ends, attributes, failed)
+    context = _SpanContext(trace, span_id, parent=root)
+    yield _span_document(name, span_kind, context, begins, ends, attributes, failed)
 
 
 def _common(conversation: Conversation, operation: str) -> JsonObject:
@@ -232,21 +233,34 @@ def _common(conversation: Conversation, operation: str) -> JsonObject:
     }
 
 
+class _SpanContext(NamedTuple):
+    """A span's place in its trace; the root has no parent."""
+
+    trace: str
+    span_id: str
+    parent: str = ""
+
+
 def _span_document(
-    name: str, kind: int, trace: str, span_id: str, parent: str, begins: int, ends: int,
-    attributes: "Mapping[str, Any]", failed: "str | None",
-) -> JsonObject:  # fmt: skip
+    name: str,
+    kind: int,
+    context: _SpanContext,
+    begins: int,
+    ends: int,
+    attributes: "Mapping[str, Any]",
+    failed: "str | None",
+) -> JsonObject:
     span: JsonObject = {
-        "traceId": trace,
-        "spanId": span_id,
+        "traceId": context.trace,
+        "spanId": context.span_id,
         "name": name,
         "kind": kind,
         "startTimeUnixNano": str(_nanoseconds(begins)),
         "endTimeUnixNano": str(_nanoseconds(max(ends, begins))),
         "attributes": _attributes(attributes),
     }
-    if parent:
-        span["parentSpanId"] = parent
+    if context.parent:
+        span["parentSpanId"] = context.parent
     if failed is not None:
         span["status"] = {"code": _ERROR}
     return span
