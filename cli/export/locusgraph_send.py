@@ -76,8 +76,7 @@ def _send(endpoint: Endpoint, arguments: dict[str, Any], as_json: bool) -> None:
                     options,
                     retry_failed=arguments["retry_failed"],
                     follow=arguments["follow"],
-                    on_all_sent=None if as_json else _tell_following,
-                    progress=_shown_progress(progress),
+                    progress=_shown_progress(progress, as_json),
                 )
             courier.close()
     if as_json:
@@ -88,7 +87,7 @@ def _send(endpoint: Endpoint, arguments: dict[str, Any], as_json: bool) -> None:
         exit_with(PARTIAL)
 
 
-def _shown_progress(progress: Progress) -> SendProgress:
+def _shown_progress(progress: Progress, as_json: bool) -> SendProgress:
     """Shows the progress of sending on stderr."""
 
     class Shown(SendProgress):
@@ -100,6 +99,10 @@ def _shown_progress(progress: Progress) -> SendProgress:
 
         def trouble(self, text: str) -> None:
             progress.say(text)
+
+        def all_sent(self, report: SendReport) -> None:
+            if not as_json:
+                say(f"Sent {count(report.total, 'record')} so far, up to position {report.reached:,}.")
 
     return Shown()
 
@@ -124,10 +127,6 @@ def _stopping(clock: RealClock) -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-def _tell_following(report: SendReport) -> None:
-    say(f"Sent {count(report.total, 'record')} so far, up to position {report.reached:,}.")
 
 
 def _tell(report: SendReport, dry_run: bool, follow: bool) -> None:

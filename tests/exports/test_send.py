@@ -53,7 +53,9 @@ def sender(
     """One run of the exporter, in time that passes only when it waits."""
     endpoint = endpoint_of(server.url, GRAPH, server.graph.api)
     clock = clock or FakeClock()
-    flags = {name: how.pop(name) for name in ("retry_failed", "follow", "on_all_sent") if name in how}
+    flags = {name: how.pop(name) for name in ("retry_failed", "follow") if name in how}
+    progress = send.SendProgress()
+    progress.all_sent = how.pop("on_all_sent", progress.all_sent)  # type: ignore[method-assign]
     courier = Courier(
         endpoint,
         ApiKey(how.pop("key", KEY)),
@@ -63,7 +65,7 @@ def sender(
         answer_s=0.4,
         seed=1,
     )
-    return send.send(store, endpoint, courier, clock, Options(**how), **flags)
+    return send.send(store, endpoint, courier, clock, Options(**how), **flags, progress=progress)
 
 
 def status(store: Store, server: Server) -> send.EndpointStatus:

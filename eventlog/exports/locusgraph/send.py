@@ -8,7 +8,7 @@ earlier call; where one was refused, the record waits (I37). One process at a ti
 lock); a view is held for minutes at most.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -170,13 +170,11 @@ def send(
     *,
     retry_failed: bool = False,
     follow: bool = False,
-    on_all_sent: Callable[[SendReport], None] | None = None,
     progress: SendProgress | None = None,
 ) -> SendReport:
     """Send what is new, or with `retry_failed` what was refused; with `follow` go on until stopped.
 
     When its clock is stopped it ends after the call under way, with `stopped` in the report.
-    Args: on_all_sent: called while following, with the report so far, whenever everything is sent.
     Raises: ServiceError, ProtocolError (what was acknowledged is noted), LockTimeout while another process
     sends to this endpoint, Refused, and as `Store.append`.
     """
@@ -196,7 +194,7 @@ def send(
             if retry_failed:
                 run.send_again(dict(run.receipts.delivered.failures), overwrite=True)
             else:
-                run.send_new(follow, on_all_sent)
+                run.send_new(follow)
         except StoppedError:
             run.report.stopped = True
         except (ServiceError, ProtocolError) as error:
@@ -240,7 +238,7 @@ class _Run:
 
     # -- what is new -------------------------------------------------------------------------------
 
-    def send_new(self, follow: bool, on_all_sent: Callable[[SendReport], None] | None) -> None:
+    def send_new(self, follow: bool) -> None:
         position = self._maker.start
         self.report.since = self.report.until = position
         # The ledger follows unless that would leave positions out.
@@ -257,8 +255,7 @@ class _Run:
             self._flush()
             if new_positions is None or self._left() == 0:
                 return
-            if on_all_sent is not None:
-                on_all_sent(self.report)
+            self._progress.all_sent(self.report)
             self._await(new_positions, position)
             self._courier.pause(_LINGER_S)
 
