@@ -95,7 +95,9 @@ def export(path: str, form: str, directory: str) -> float:
 
     with Store.open(path) as store:
         if form == "locusgraph":
-            locusgraph.export(store, f"{directory}/never", since=0, diffs=False, dry_run=True)
+            locusgraph.export(
+                store, f"{directory}/never", locusgraph.RecordOptions(diffs=False), since=0, dry_run=True
+            )
         elif form == "jsonl":
             with open(os.devnull, "wb") as file:
                 jsonl.write(store, file)

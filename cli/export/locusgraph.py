@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from eventlog.exports.locusgraph.locusgraph import ExportReport, export
+from eventlog.exports.locusgraph.locusgraph import ExportReport, RecordOptions, export
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with, usage_error
@@ -109,14 +109,15 @@ def command(path: str | None, server: str | None, as_json: bool, **arguments: An
 
 def _write(path: str, arguments: dict[str, Any], as_json: bool) -> None:
     with open_store() as store, Progress("exporting"):
+        options = RecordOptions(
+            arguments["max_payload"], diffs=not arguments["no_diffs"], include=frozenset(arguments["include"])
+        )
         report = export(
             store,
             path,
+            options,
             since=arguments["since"],
             graph_id=arguments["graph"],
-            payload_bytes_max=arguments["max_payload"],
-            diffs=not arguments["no_diffs"],
-            include=frozenset(arguments["include"]),
             force=arguments["force"],
             dry_run=arguments["dry_run"],
         )

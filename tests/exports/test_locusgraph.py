@@ -49,7 +49,9 @@ def export(store: Store, path: Path, **options: Any) -> tuple[ExportReport, list
 def export_all(store: Store, path: Path, **options: Any) -> tuple[ExportReport, list[dict[str, Any]]]:
     """The same with the anchors of categories."""
     options.setdefault("include", frozenset(("all",)))
-    report = locusgraph.export(store, str(path), **options)
+    chosen = ("payload_bytes_max", "diffs", "include")
+    records = locusgraph.RecordOptions(**{name: options.pop(name) for name in chosen if name in options})
+    report = locusgraph.export(store, str(path), records, **options)
     if report.path is None:
         return report, []
     records = [json.loads(line) for line in path.read_bytes().splitlines()]

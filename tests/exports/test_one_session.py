@@ -227,7 +227,7 @@ def test_nothing_extends_what_was_not_sent(
                 append_as_before(store, part)
             sender(store, server, include=every)
             file = place / f"{number}"
-            if locusgraph.export(store, str(file), include=every).path is not None:
+            if locusgraph.export(store, str(file), locusgraph.RecordOptions(include=every)).path is not None:
                 for line in file.read_bytes().splitlines():
                     record = json.loads(line)
                     assert set(record["extends"]) <= sent, record

@@ -149,22 +149,20 @@ class ExportReport:
 def export(
     store: "Store",
     path: str,
+    options: RecordOptions = _DEFAULT,
     *,
     since: int | None = None,
     graph_id: str = GRAPH_ID,
-    payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX,
-    diffs: bool = True,
-    include: frozenset[str] = frozenset(),
     force: bool = False,
     dry_run: bool = False,
 ) -> ExportReport:
     """Write the next batch to the file `path`; where nothing is new there is no file.
 
     Args: since: where the batch begins; by default the ledger's position. The ledger follows unless that
-    would leave positions out. include: types of events beside TYPES, or ALL_TYPES.
+    would leave positions out.
     Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
     """
-    if payload_bytes_max < wire.PAYLOAD_BYTES_MIN:
+    if options.payload_bytes_max < wire.PAYLOAD_BYTES_MIN:
         raise Refused(f"a payload needs room for {wire.PAYLOAD_BYTES_MIN} bytes at least")
     if not dry_run:
         files.check_free(path, force=force)
@@ -172,7 +170,7 @@ def export(
     reached = ledger.position
     with store.view() as view:
         start = reached if since is None else since
-        batch = RecordBatch(store, view, start, graph_id, RecordOptions(payload_bytes_max, diffs, include))
+        batch = RecordBatch(store, view, start, graph_id, options)
         lines = batch.lines()
         first = next(lines, None)
         if first is None:
