@@ -372,16 +372,16 @@ class _Import:
     def _turn(self, index: int, changed: Sequence[ChangedFile]) -> None:
         """Add those events of one commit to the window that the log lacks."""
         commit_turn, commit = self._turns[index], self._commits[self._line[index]]
-        before, after, described = self._tree.step(commit, changed)
+        step = self._tree.step(commit, changed)
         if self._met:
-            self._met[commit.id], self._facts_of[commit.id] = commit_turn, after
+            self._met[commit.id], self._facts_of[commit.id] = commit_turn, step.after
         self._add(git_turns.master(self._repo, self._project_name()))
         self._start(commit_turn)
         recorded_ids = self._half_done(commit.id)
         again = self._replace(commit.id)
         message_hash, line_index = self._message_hash(commit), self._line_index(index)
         for event in git_turns.turn_events(
-            self._repo, commit_turn, commit, before, after, described, message_hash, line_index, again
+            self._repo, commit_turn, commit, step, message_hash, line_index, again
         ):
             if event["event_id"] not in recorded_ids:
                 self._window.add(event)

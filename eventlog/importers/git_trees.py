@@ -35,7 +35,7 @@ from eventlog.blobs.tree import (
 from eventlog.importers import git_missing
 from eventlog.importers.git_formats import MODE_SUBMODULE, MODE_SYMLINK, Commit, GitChange
 from eventlog.importers.git_objects import GitRepository
-from eventlog.importers.git_turns import FileChange, TreeFacts
+from eventlog.importers.git_turns import CommitStep, FileChange, TreeFacts
 from eventlog.replay.edited_tree import EditedTree, no_trees
 
 if TYPE_CHECKING:
@@ -103,16 +103,14 @@ class HistoryTree:
         for index, changes in part:
             yield index, [ChangedFile(change, *self._after(change, contents)) for change in changes or ()]
 
-    def step(
-        self, commit: Commit, changed: Sequence[ChangedFile]
-    ) -> tuple[TreeFacts, TreeFacts, list[FileChange]]:
-        """Go on to the next commit: the snapshots before and after it, and what it changed."""
+    def step(self, commit: Commit, changed: Sequence[ChangedFile]) -> CommitStep:
+        """Go on to the next commit."""
         before = self.facts
         assert before is not None
         described = self._apply(changed)
         added = sum((c.operation == "add") - (c.operation == "delete") for c in described)
         after = self.facts = self._write_tree(commit.id, commit.tree, before.tracked_files + added)
-        return before, after, described
+        return CommitStep(before, after, described)
 
     def _fresh(self, changes: Iterable[GitChange]) -> list[str]:
         """Contents that were not met yet, in the order of reading."""

@@ -8,7 +8,7 @@ makes the same events. `docs/event-ids.md` has the table of ids. Pure functions 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventlog.base import names
 from eventlog.base.paths import path_text
@@ -105,6 +105,14 @@ class TreeFacts:
     deferred: str | None = (
         None  # the list of contents that are not in the store, where the tree was read whole
     )
+
+
+class CommitStep(NamedTuple):
+    """What a commit did: the snapshots before and after it, and what it changed."""
+
+    before: TreeFacts
+    after: TreeFacts
+    changes: Sequence[FileChange]
 
 
 # -- turns ------------------------------------------------------------------------------------------
@@ -361,9 +369,7 @@ def turn_events(
     repo: str,
     commit_turn: CommitTurn,
     commit: Commit,
-    before: TreeFacts,
-    after: TreeFacts,
-    changes: Sequence[FileChange],
+    step: CommitStep,
     message_hash: str | None,
     line_index: int | None,
     again: bool = False,
@@ -375,6 +381,7 @@ def turn_events(
     without its parent.
     """
     session_id, turn = commit_turn.session_id, commit_turn.turn
+    before, after, changes = step
     columns = {
         "agent": AGENT,
         "agent_session_id": commit_turn.key,
@@ -427,9 +434,8 @@ def message_events(
 ) -> Iterator[Event]:
     """The events of a commit that do not concern its files; a later import adds the others."""
     nothing = TreeFacts("", 0, None, "")
-    for event in turn_events(
-        repo, commit_turn, commit, nothing, nothing, (), message_hash, line_index, again
-    ):
+    step = CommitStep(nothing, nothing, ())
+    for event in turn_events(repo, commit_turn, commit, step, message_hash, line_index, again):
         if event["event_type"] == "intent" or event["operation"] == "start":
             yield event
 
