@@ -43,22 +43,21 @@ def context_text(
 ) -> str:
     """What to know for a message: last turns, what bears on it, errors, codes."""
     # For a workstream, the bundle of its planning phase is part of it, within the same budget.
-    from eventlog.memory import context
+    from eventlog.memory import context, window
     from eventlog.memory.freshness import FreshnessChecker
     from eventlog.recorder.sessions import named
 
     node = None if workstream is None else read.load_node(store, workstream, "planning")
     session = None if session_id is None else named(store, session_id).session_id
-    return context.context_for(
+    return context.context_around(
         store,
-        message,
+        window.context_block(store, message, session_id=session, writes=False),
         intent.now_us(store),
-        session_id=session,
+        FreshnessChecker(beside(store)),
+        is_first=session is None,
         agent=agent_id,
         node=node,
-        looker=FreshnessChecker(beside(store)),
         tokens=budget,
-        writes=False,
     ).text
 
 

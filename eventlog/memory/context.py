@@ -47,28 +47,44 @@ def context_for(
     situation: "window.Situation | None" = None,
     agent: "str | None" = None,
     node: "ContextLoadNode | None" = None,
-    looker: "FreshnessChecker | None" = None,
     tokens: int = TOKENS,
-    writes: bool = True,
 ) -> MessageContext:
-    """What to know for a message.
+    """What to know for a message. The search index may be brought up to date.
 
     Args: session_id: the session that the message is of, None for a new one; node: loads the workstream whose
-    bundle is a part; writes: whether the search index may be brought up to date. Raises: EventLogError.
+    bundle is a part. Raises: EventLogError.
     """
-    block = window.context_block(store, message, session_id=session_id, situation=situation, writes=writes)
+    block = window.context_block(store, message, session_id=session_id, situation=situation)
+    looker = FreshnessChecker(briefing_of_log.working_directory(store))
+    is_first = session_id is None
+    return context_around(
+        store, block, now_us, looker, is_first=is_first, agent=agent, node=node, tokens=tokens
+    )
+
+
+def context_around(
+    store: Store,
+    block: window.ContextBlock,
+    now_us: int,
+    looker: FreshnessChecker,
+    *,
+    is_first: bool,
+    agent: "str | None" = None,
+    node: "ContextLoadNode | None" = None,
+    tokens: int = TOKENS,
+) -> MessageContext:
+    """The same around the block of a message. Args: is_first: the message begins a session."""
     facts = briefing_of_log.gather(store)
     shown = {memory.context_id for memory in block.recent_turns}
     shown |= {hit.memory.event_id for hit in block.relevant} | {
         hit.memory.context_id for hit in block.relevant
     }
-    last = last_turn.last_of(facts["turns"]) if session_id is None else None
+    last = last_turn.last_of(facts["turns"]) if is_first else None
     for name in ("turns", "decisions", "warnings", "errors"):
         unshown = [fact for fact in facts[name] if fact["event"] not in shown or fact is last]
         if name != "turns":
             facts[f"{name}_total"] -= len(facts[name]) - len(unshown)
         facts[name] = unshown
-    looker = looker or FreshnessChecker(briefing_of_log.working_directory(store))
     _, _, briefed = parts(facts, BriefingReader(agent), looker, now_us)
     named = {section.kind: section for section in briefed}
     goal = [quoted(block.session_goal, _TEXT_SIZE_MAX)] if block.session_goal else []
@@ -94,7 +110,7 @@ def context_for(
     return MessageContext(
         block,
         filled.text,
-        (*chosen, ("current_input", message)),
+        (*chosen, ("current_input", block.current_input)),
         tokens_of(filled.text),
         tokens,
         facts["position"],
