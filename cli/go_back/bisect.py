@@ -61,7 +61,19 @@ range_options = options(
 @click.option("--keep", "keeps", is_flag=True, help="Leave the directory there.")
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="CMD…", type=click.UNPROCESSED)
-def run(words: tuple[str, ...], repeat: int, keeps: bool, as_json: bool, **how: Any) -> None:
+def run(
+    words: tuple[str, ...],
+    repeat: int,
+    good: str | None,
+    bad: str | None,
+    session: str | None,
+    want_all: bool,
+    links: tuple[str, ...],
+    deep: bool,
+    fresh: bool,
+    keeps: bool,
+    as_json: bool,
+) -> None:
     """Find the turn that broke something, with a command that says good or bad.
 
     CMD runs on the files of recorded turns, in a directory of its own: exit code 0 is good, 125 cannot
@@ -73,7 +85,12 @@ def run(words: tuple[str, ...], repeat: int, keeps: bool, as_json: bool, **how: 
     directory = tempfile.mkdtemp(prefix="locus-bisect-")
     try:
         with open_store() as store:
-            search = _Search(store, directory, words, repeat, quiet=as_json, **how)
+            states, left_out = states_of(store.query, session, commits=want_all)
+            states = between(store, states, good, bad)
+            targets = [(name, os.path.abspath(name)) for name in links]
+            bench = Bench(directory, trees_of(store), targets)
+            trial = _Trial(bench, words, repeat, fresh=fresh)
+            search = _Search(store, states, left_out, trial, quiet=as_json, deep=deep)
             first_bad = search.run()
             if as_json:
                 put(document({"bisect": search.as_json(first_bad)}))
@@ -90,37 +107,61 @@ def run(words: tuple[str, ...], repeat: int, keeps: bool, as_json: bool, **how: 
             shutil.rmtree(directory, ignore_errors=True)
 
 
+class _Trial:
+    """The command that says good or bad, in the directory that has the files of a state."""
+
+    def __init__(self, bench: Bench, words: Sequence[str], repeat: int, *, fresh: bool) -> None:
+        self.bench = bench
+        self.words = list(words)
+        self.repeat = repeat
+        self.fresh = fresh
+
+    def go_to(self, state: BisectState) -> None:
+        self.bench.go_to(state, fresh=self.fresh)
+
+    def verdict(self, state: BisectState) -> str:
+        """What it says of the files there. Raises: EventLogError where it stops, or is not stable."""
+        verdicts = {self._verdict(state) for _ in range(self.repeat)}
+        if len(verdicts) > 1:
+            raise eventlog.EventLogError(
+                f"{name_of(state)} is {' and '.join(sorted(verdicts))}: the test is not stable"
+            )
+        (verdict,) = verdicts
+        return verdict
+
+    def _verdict(self, state: BisectState) -> str:
+        done = subprocess.run(
+            self.words, cwd=self.bench.directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        if done.returncode < 0 or done.returncode >= _STOPS:
+            raise eventlog.EventLogError(
+                f"{name_of(state)}: the command ended with {done.returncode}, which stops the search"
+            )
+        return GOOD if done.returncode == 0 else SKIP if done.returncode == _UNTESTABLE else BAD
+
+
 class _Search:
-    """One search: its states, its directory, and what was tried."""
+    """One search: its states, and what was tried."""
 
     def __init__(
         self,
         store: "eventlog.Store",
-        directory: str,
-        words: Sequence[str],
-        repeat: int,
+        states: list[BisectState],
+        left_out: int,
+        trial: _Trial,
         *,
         quiet: bool,
-        good: str | None,
-        bad: str | None,
-        session: str | None,
-        want_all: bool,
         deep: bool,
-        fresh: bool,
-        links: Sequence[str],
     ) -> None:
         self.store = store
-        self.words = list(words)
-        self.repeat = repeat
+        self.states = states
+        self.left_out = left_out
+        self.trial = trial
         self.quiet = quiet
         self.deep = deep
-        self.fresh = fresh
-        states, self.left_out = states_of(store.query, session, commits=want_all)
-        self.states = between(store, states, good, bad)
         self.tried: list[tuple[BisectState, str]] = []
         self.candidates: list[BisectState] = []
-        targets = [(name, os.path.abspath(name)) for name in links]
-        self.bench: Bench = Bench(directory, trees_of(store), targets)
 
     def run(self) -> BisectState | None:
         """The state that is the first bad one; None where what is left cannot be tested."""
@@ -140,31 +181,15 @@ class _Search:
         return self.candidates[0] if len(self.candidates) == 1 else None
 
     def _test(self, state: BisectState) -> str:
-        self.bench.go_to(state, fresh=self.fresh)
+        self.trial.go_to(state)
         begun = time.monotonic()
-        verdicts = {self._verdict(state) for _ in range(self.repeat)}
-        if len(verdicts) > 1:
-            raise eventlog.EventLogError(
-                f"{name_of(state)} is {' and '.join(sorted(verdicts))}: the test is not stable"
-            )
-        (verdict,) = verdicts
+        verdict = self.trial.verdict(state)
         self.tried.append((state, verdict))
         if not self.quiet:
             seconds = time.monotonic() - begun
-            wrote = count(self.bench.written, "file")
+            wrote = count(self.trial.bench.written, "file")
             put(f"{verdict:<5} {name_of(state)}  {seconds:.1f} s  {wrote} written\n")
         return verdict
-
-    def _verdict(self, state: BisectState) -> str:
-        done = subprocess.run(
-            self.words, cwd=self.bench.directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
-        if done.returncode < 0 or done.returncode >= _STOPS:
-            raise eventlog.EventLogError(
-                f"{name_of(state)}: the command ended with {done.returncode}, which stops the search"
-            )
-        return GOOD if done.returncode == 0 else SKIP if done.returncode == _UNTESTABLE else BAD
 
     def as_json(self, first_bad: BisectState | None) -> dict[str, Any]:
         return {
