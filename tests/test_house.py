@@ -97,7 +97,6 @@ class Outline:
     docstring: str | None
     imports: tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]  # and whether only to check types
     functions: tuple[tuple[str, str | None], ...]
-    parameters: tuple[tuple[str, int], ...]  # of each function
     classes: tuple[tuple[str, str | None], ...]
     names: tuple[tuple[int, str], ...]  # that the file gives, each with its line
 
@@ -114,28 +113,12 @@ def outline(path: Path) -> Outline:
         ast.get_docstring(tree),
         tuple((n, id(n) in typing) for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))),
         tuple((n.name, ast.get_docstring(n)) for n in nodes if isinstance(n, _FUNCTIONS)),
-        tuple((n.name, parameters_of(n)) for n in nodes if isinstance(n, _FUNCTIONS)),
         tuple((n.name, ast.get_docstring(n)) for n in nodes if isinstance(n, ast.ClassDef)),
         tuple(name for node in nodes if (name := name_of(node)) is not None),
     )
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """How many, without self; of a command none, since they are its options."""
-    if any(ast.unparse(line).startswith("click.command(") for line in function.decorator_list):
-        return 0
-    arguments = function.args
-    given = [
-        *arguments.posonlyargs,
-        *arguments.args,
-        arguments.vararg,
-        *arguments.kwonlyargs,
-        arguments.kwarg,
-    ]
-    return len([each for each in given if each is not None and each.arg not in ("self", "cls")])
 
 
 def imports(name: str, path: Path, *, typing_too: bool = False) -> Iterator[str]:
@@ -618,38 +601,6 @@ def test_every_invariant_has_a_test_or_a_reason() -> None:
 
     assert expected - quoted - set(WAITING_INVARIANTS) == set()
     assert quoted - expected == set()
-
-
-def test_no_file_is_too_long() -> None:
-    """A file can be read in one sitting; help texts and the columns of docs/sql.md are only looked up."""
-    looked_up = re.compile(r"^```text\nUsage: .*?^```\n|^# Columns\n.*", re.S | re.M)
-    lengths = {
-        str(p.relative_to(ROOT)): len(looked_up.sub("", p.read_text(encoding="utf-8")).splitlines())
-        for p in text_files()
-    }
-
-    limits = {name: 600 if name.startswith(("eventlog/", "cli/")) else 800 for name in lengths}
-    assert {name: size for name, size in lengths.items() if size > limits[name]} == {}
-
-
-# One parameter for each field of an event that a caller may give: names that docs promise.
-WRITES_AN_EVENT = {
-    "eventlog/mcp/write.py": {"store_error"},
-    "eventlog/recorder/hooks.py": {"store_snapshot", "store_turn_event"},
-    "eventlog/recorder/lifecycle.py": {"error", "snapshot", "turn_end"},
-    "eventlog/recorder/recorder.py": {"error"},
-}
-
-
-def test_no_function_takes_nine_parameters() -> None:
-    """What belongs together is one value; only commands, and what writes an event, take it field by field."""
-    many: dict[str, set[str]] = {}
-    for path in modules("eventlog", "locus_cli").values():
-        for name, count in outline(path).parameters:
-            if count >= 9:
-                many.setdefault(str(path.relative_to(ROOT)), set()).add(name)
-
-    assert many == WRITES_AN_EVENT
 
 
 def test_nothing_names_this_machine() -> None:
