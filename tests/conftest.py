@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import DIRECTORIES, Layout, StoreFiles
-from tests.levels import LEVELS, level_of, may_be_fast, rank_of
+from tests.levels import LEVELS, level_of, long_tests, may_be_fast, rank_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -73,11 +73,15 @@ def files_of(fs: FileSystem, layout: Layout) -> StoreFiles:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test a level, before `-m` chooses by it; long ones come first."""
+    """Give each test a level, before `-m` chooses by it; files of the longest tests come first."""
     items.sort(key=lambda item: rank_of(item.nodeid.partition("::")[0]))
+    long = long_tests()
     for item in items:
+        path = item.nodeid.partition("::")[0]
         if not any(mark.name in LEVELS for mark in item.iter_markers()):
-            item.add_marker(level_of(item.nodeid.partition("::")[0], item.name))
+            item.add_marker(level_of(path, item.name))
+        if (path, item.name.partition("[")[0]) in long and item.get_closest_marker("fast") is None:
+            item.add_marker("long")
 
 
 def pytest_collection_finish() -> None:

@@ -1,12 +1,21 @@
-"""The level of each test: `fast`, `slow` or `hunt` (docs/testing.md).
+"""The level of each test, `fast`, `slow` or `hunt`, and which tests are `long` besides (docs/testing.md).
 
 A mark on the test itself counts first. Else a search that only LOCUS_HUNT starts is `hunt`, a test of a file
 listed here is `fast`, and every other one is `slow`. All that is fast is to take less than a minute on two
 cores: files whose tests take less than a tenth of a second on average belong here, and their few long ones,
 of half a second and more, are listed as slow.
 
-Pure values and a function of them.
+Long are the tests that `long_tests.txt` lists: those that took more than a second, on average over their
+parameters, when the whole suite was last measured on two busy cores. `scripts/test` leaves them out unless it
+is asked for them. A new measurement writes the list again:
+
+    PYTEST_ADDOPTS=--junit-xml=RESULTS.xml scripts/test --all && .venv/bin/python -m tests.levels RESULTS.xml
 """
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+from xml.etree import ElementTree
 
 LEVELS = ("fast", "slow", "hunt")
 
@@ -63,10 +72,22 @@ _FIRST = frozenset(
 )  # fmt: skip
 # Below tests/: of these files, the tests that are slow all the same.
 _LONG = {
+    "cli/hook": "a_hook_whose_input_never_ends_stops_by_itself",
+    "secrets/engines": "engines_agree_about_any_text",
+    "cli/newer_events": "an_event_of_a_newer_locus_is_shown_and_named",
+    "reports/usage": "it_is_json_and_agrees_with_stats "
+        "projects_have_names_and_commits_can_be_left_out",
+    "exports/wire": "a_payload_fits_and_says_what_is_missing",
+    "view/shortened": "some_turns_have_the_same_trees",
+    "worktree/capture": "a_name_that_comes_in_the_tick_of_the_listing_is_seen "
+        "a_path_longer_than_any_call_takes_is_captured "
+        "an_edit_in_the_same_tick_is_seen",
+    "log/seal": "a_batch_of_many_pieces_is_deduplicated_and_numbered_as_one",
     "agents/captured_sessions": "a_captured_session_is_recorded_whole",
     "agents/codex_hooks": "a_session_of_patches_and_commands",
     "checkout/materialize": "a_tree_comes_back_exactly",
-    "cli/commands": "import_takes_the_newest log_can_be_narrowed log_of_one_session "
+    "cli/commands": "progress_shows_on_a_terminal "
+        "import_takes_the_newest log_can_be_narrowed log_of_one_session "
         "progress_stays_off_pipes seal_and_rebuild_change_no_answer "
         "show_a_turn_and_a_session show_an_event_with_its_diff",
     "cli/hooks_command": "a_directory_that_was_deleted_is_told",
@@ -81,7 +102,8 @@ _LONG = {
     "gc/usage": "what_only_a_session_needs_is_what_releasing_it_frees",
     "hooks/sweep": "the_maintainer_sweeps",
     "importers/adapters_page": "an_agent_is_added_by_its_folder_alone",
-    "importers/importer": "a_large_import_leaves_no_secret_on_disk "
+    "importers/importer": "an_import_holds_one_line_at_a_time "
+        "a_large_import_leaves_no_secret_on_disk "
         "an_import_says_how_many_contents_look_like_secrets "
         "half_a_line_is_settled_when_it_is_read_whole",
     "maintenance/backup": "a_killed_backup_leaves_a_whole_copy_and_the_next_one_completes_it",
@@ -110,9 +132,11 @@ _LONG = {
     "secrets/redaction": "this_project_holds_nothing_that_looks_like_a_secret",
     "setup/git_exclude": "any_list_comes_back",
     "compatibility": "the_versions_are_those_of_the_code",
-    "stages": "the_stage_of_the_tests_ends_with_their_number",
+    "stages": "a_stage_may_end_by_itself_when_its_time_is_up a_stage_without_end_is_ended_with_its_children "
+        "the_stage_of_the_tests_ends_with_their_number",
     "undo/merge": "clean_and_other_than_git_never_happens",
-    "undo/take_back": "what_came_later_stays",
+    "undo/take_back": "undo_of_the_newest_gives_what_was_before "
+        "what_came_later_stays",
     "worktree/rules": "a_cached_capture_obeys_it_like_a_first_one",
 }  # fmt: skip
 FAST_FILES = frozenset(
@@ -144,3 +168,34 @@ def rank_of(path: str) -> int:
 def may_be_fast(path: str, text: str) -> bool:
     """Whether a file has a fast test: `path` from the root of the checkout, `text` what is in it."""
     return path in FAST_FILES or "mark.fast" in text
+
+
+_LONG_LIST = Path(__file__).with_name("long_tests.txt")
+_LONG_S = 1.0
+
+
+def long_tests() -> frozenset[tuple[str, str]]:
+    """The long tests, each as its path from the root of the checkout and the name of its function."""
+    lines = (line.split() for line in _LONG_LIST.read_text(encoding="utf-8").splitlines())
+    return frozenset((f"tests/{path}", f"test_{name}") for path, *names in lines for name in names)
+
+
+def measured(results: str) -> dict[str, list[str]]:
+    """The long tests of a run, by file, out of its JUnit XML."""
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for case in ElementTree.parse(results).iter("testcase"):
+        path = case.attrib["classname"].removeprefix("tests.").replace(".", "/") + ".py"
+        name = case.attrib["name"].partition("[")[0].removeprefix("test_")
+        seconds[path, name].append(float(case.attrib["time"]))
+    long: dict[str, list[str]] = defaultdict(list)
+    for (path, name), times in sorted(seconds.items()):
+        if sum(times) > _LONG_S * len(times):
+            long[path].append(name)
+    return long
+
+
+if __name__ == "__main__":
+    _LONG_LIST.write_text(
+        "".join(f"{path} {' '.join(names)}\n" for path, names in measured(sys.argv[1]).items()),
+        encoding="utf-8",
+    )

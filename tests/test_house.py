@@ -715,6 +715,7 @@ def test_ci_runs_what_the_readme_says() -> None:
 
     assert "scripts/stages.py" in run
     assert "exec scripts/test -p tests.closing_line" in steps and "exec scripts/check" in steps
+    assert "exec scripts/test -m long" in steps
     assert re.search(r"^scripts/test\b", readme, re.M)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.levels import FAST_FILES, LEVELS
+from tests.levels import FAST_FILES, LEVELS, long_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ("eventlog", "cli", "scripts", "pyproject.toml", "constraints.txt", "README.md")
@@ -20,7 +20,7 @@ CODE = ("eventlog", "cli", "scripts", "pyproject.toml", "constraints.txt", "READ
 def ready_venv(directory: Path, root: Path) -> Path:
     """What scripts/_venv takes for a finished environment: this interpreter, and the stamp it would write."""
     venv = directory / "venv"
-    (venv / "bin").mkdir(parents=True)
+    (venv / "bin").mkdir(parents=True, exist_ok=True)
     python = venv / "bin/python"
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
@@ -108,7 +108,7 @@ def test_the_levels_are_markers() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     markers = [line.partition(":")[0] for line in project["tool"]["pytest"]["ini_options"]["markers"]]
 
-    assert tuple(markers) == LEVELS
+    assert set(markers) == {*LEVELS, "long"} and len(markers) == len(LEVELS) + 1
     assert [path for path in sorted(FAST_FILES) if not (ROOT / path).is_file()] == []
     assert {path.split("/")[1] for path in FAST_FILES} >= ROOMS
 
@@ -126,6 +126,41 @@ def test_fast_tests_are_a_part_of_all_and_of_every_room(tmp_path: Path) -> None:
     names = {name for _, name in chosen}
     assert "test_a_whole_session_is_replayable_turn_by_turn" in names
     assert not any(name.startswith("test_hunt_") for name in names)
+
+
+def test_each_long_test_exists() -> None:
+    """A test that was renamed is measured again, or its line in tests/long_tests.txt goes."""
+    absent = [
+        f"{path}: {name}"
+        for path, name in sorted(long_tests())
+        if not (ROOT / path).is_file() or f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8")
+    ]
+
+    assert absent == []
+
+
+@pytest.mark.slow
+def test_what_a_bare_run_leaves_out_is_a_stage_of_its_own(tmp_path: Path) -> None:
+    """`scripts/test` and the stage of long tests together run every test once; `--all` leaves nothing
+    out, and neither does an argument that names tests."""
+
+    def chosen(*arguments: str) -> tuple[int, int]:
+        done = run_script("test", ROOT, tmp_path, *arguments, "--collect-only", "-q", "-n", "0")
+        found = re.search(r"^(?:(\d+)/)?(\d+) tests collected", done.stdout, re.M)
+        assert done.returncode == 0 and found is not None, done.stdout
+        return int(found[1] or found[2]), int(found[2])
+
+    bare, every = chosen()
+    long = re.findall(r"^exec scripts/test (.*)$", (ROOT / "scripts/ci.d/49-long").read_text(), re.M)[
+        0
+    ].split()
+
+    assert chosen(*long) == (every - bare, every)
+    assert bare > 0.8 * every
+    of_file = "tests/undo/test_kill.py"
+    assert of_file in {path for path, _ in long_tests()}
+    for arguments in ([of_file], ["--all", of_file]):
+        assert len(set(chosen(*arguments))) == 1
 
 
 @pytest.mark.slow

@@ -43,7 +43,6 @@ def changes_in(told: Any) -> Iterator[tuple[Any, ...]]:
             yield from changes_in(one)
 
 
-@pytest.mark.fast
 def test_every_change_of_an_agent_has_lines_and_its_tool(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -205,7 +205,6 @@ def untouched(store: Store, ids: "set[str]") -> list[Event]:
     return [e for e in store.events() if e["event_id"] not in ids and e["event_type"] != "erasure"]
 
 
-@pytest.mark.fast
 def test_a_secret_that_got_in_by_every_way_is_nowhere_afterwards(tmp_path: Path) -> None:
     """I30, I14, P5: not in pages, packs, index, links, names; `verify --deep` passes; others stay."""
     root = tmp_path / ".locus"

@@ -82,7 +82,6 @@ def events(project: Path, *types: str) -> list[Event]:
         return list(store.events(event_types=types))
 
 
-@pytest.mark.fast
 def test_both_eras_list_the_tools_and_call_one(either: Served) -> None:
     """What docs/mcp.md names is there in either era, each tool told as one that reads or one that adds."""
     listed = either.portal.call(either.client.list_tools).tools
