@@ -31,6 +31,7 @@ from .restore import check_whereabouts, name_of, reasons, text_of
 
 if TYPE_CHECKING:
     from eventlog.memory.undo_notice import NoticedSession
+    from eventlog.restore.journal import RestoreStep
 
 # What is taken for the name of something that can be undone, and not for a path.
 _NAMES = re.compile(r"(turn|session|event|action|git):.+|last(:.+)?|[0-9a-z]{4,}_[0-9]+")
@@ -249,10 +250,7 @@ def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]
     for name in plan.of:
         put_styled(f"{plan.operation}  {_titled(store, name)}\n", plan_step)
     shown = set()
-    for step in plan.steps:
-        state = step.after or step.before
-        if state is not None and state.kind == b"d":
-            continue  # a directory follows from what is in it
+    for step in _shown_steps(plan):
         shown.add(step.path)
         how = _WORDS[plan.outcomes.get(step.path, "exact")]
         put_styled(f"  {how or _ACTIONS[step.action]:<9} {text_of(step.path)}\n", plan_step)
@@ -268,6 +266,11 @@ def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]
         for clash, turns in zip(plan.clashes, later, strict=True):
             if clash.path == path:
                 _show_lines(store, clash, turns)
+
+
+def _shown_steps(plan: "eventlog.UndoPlan") -> Sequence["RestoreStep"]:
+    """The steps of files, from which those of directories follow; where there are none, those."""
+    return [step for step in plan.steps if not step.of_directories] or plan.steps
 
 
 def _previews(store: "eventlog.Store", plan: "eventlog.UndoPlan") -> Iterator[StepPreview]:
@@ -368,9 +371,8 @@ def _summary(plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None
         return f"Nothing was changed. --token {plan.token} carries this plan out."
     other = "redo" if plan.operation == "undo" else "undo"
     done = {"merge": 0, "markers": 0, **dict.fromkeys(_ACTIONS.values(), 0)}
-    for step in plan.steps:
-        if not any(state is not None and state.kind == b"d" for state in (step.before, step.after)):
-            done[_WORDS[plan.outcomes.get(step.path, "exact")] or _ACTIONS[step.action]] += 1
+    for step in _shown_steps(plan):
+        done[_WORDS[plan.outcomes.get(step.path, "exact")] or _ACTIONS[step.action]] += 1
     words = {"merge": "merged", "markers": "with markers", "create": "created", "edit": "edited",
              "mode": "made (not) executable", "replace": "replaced", "delete": "deleted"}  # fmt: skip
     parts = ", ".join(f"{number:,} {words[key]}" for key, number in done.items() if number)

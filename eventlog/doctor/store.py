@@ -142,7 +142,8 @@ def _checks(ages: checked.Ages) -> str:
 def _restores(store: Store) -> Iterator[DoctorFinding]:
     from eventlog.restore import journal
 
-    if journal.unfinished(store.fs, store.layout):
+    unfinished = journal.unfinished(store.fs, store.layout)
+    if unfinished and not list(journal.findings(store.fs, store.layout, store.identity.store_id)):
         todo = "`locus restore --recover` finishes it, `--recover --undo` takes it back"
         yield DoctorFinding(PROBLEM, "restore", "a restore was begun and never ended", todo)
 

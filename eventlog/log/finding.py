@@ -10,13 +10,14 @@ from eventlog.base.errors import EventLogError, LockTimeout, Unsupported
 
 QUICK, READ, DEEP = "quick", "read", "deep"
 
-# What a repair does. Files of the first six are set aside.
+# What a repair does. Files of the kinds in ASIDE are set aside.
 SEGMENT, PACK, MANIFEST, JOURNAL, IDX = "segment", "pack", "manifest", "journal", "idx"
 RULES = "rules"  # files that keep secrets and erased texts out
+RESTORE = "restore"  # the journal of a restore that did not finish
 MISSING = "missing"  # a file that should be there
 FRAMES = "frames"  # bytes inside of a journal: sealing sets them aside
 NAMED = "named"  # a loss, which is noted as known
-ASIDE = (SEGMENT, PACK, MANIFEST, JOURNAL, IDX, RULES)
+ASIDE = (SEGMENT, PACK, MANIFEST, JOURNAL, IDX, RULES, RESTORE)
 
 NOTED = "noted as known, so that verify reports only new damage"
 

@@ -37,6 +37,7 @@ from eventlog.log.finding import (
     NAMED,
     NOTED,
     PACK,
+    RESTORE,
     RULES,
     SEGMENT,
     Finding,
@@ -51,6 +52,7 @@ from eventlog.maintenance.copying import Copier, UnreadableSource
 from eventlog.repair import readable_parts
 from eventlog.repair.affected_turns import affected_turns
 from eventlog.repair.retrying_reader import RetryingReader
+from eventlog.restore import journal
 from eventlog.store import Store
 
 # Positions that frames of an unreadable journal claim; more is not believed.
@@ -123,6 +125,7 @@ class Planner:
             self._plan_packs(_of(findings, PACK))
             self.plan.steps += _of(findings, IDX)
             self._plan_rules(_of(findings, RULES, MISSING))
+            self.plan.steps += _of([*journal.findings(self._fs, self._layout, self._id)], RESTORE)
             if not self.plan.steps:
                 self._plan_references()
         finally:

@@ -6,18 +6,22 @@ The functions that write files need the restore lock; any process may call those
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from blake3 import blake3
 
 from eventlog.base import jsontext
-from eventlog.base.errors import Corruption, Refused, Unsupported
+from eventlog.base.errors import Corruption, EventLogError, Refused, Unsupported, why_unreadable
 from eventlog.base.fs import FileSystem, publish, read_file, translate_os_errors
 from eventlog.base.layout import RESTORE_DIR, Layout, parse_restore
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.tree import DIRECTORY, SYMLINK, unsafe_path
 from eventlog.checkout.directory import FILES, State
+from eventlog.log.finding import RESTORE, Finding, RepairStep
 
 FORMAT = 1
 _KINDS = frozenset((*FILES, DIRECTORY, SYMLINK))
@@ -45,6 +49,11 @@ class RestoreStep:
             return CHMOD if before.id == after.id else OVERWRITE
         return OVERWRITE if before.kind == after.kind else RETYPE
 
+    @property
+    def of_directories(self) -> bool:
+        """Whether nothing but directories is at the path, before and after."""
+        return all(state is None or state.kind == DIRECTORY for state in (self.before, self.after))
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -62,6 +71,13 @@ class Document:
 
 
 def encode(document: Document) -> bytes:
+    """Raises: EventLogError, for steps that no reader of the document would take."""
+    for step, following in pairwise(document.steps):
+        if step.path >= following.path:
+            raise EventLogError(
+                f"{path_text(following.path)}: the plan has two steps for it, or is out of order. "
+                "Nothing was touched. This is a fault of Locus; please report it."
+            )
     fields: dict[str, Any] = {
         "format": FORMAT,
         "id": document.id,
@@ -146,6 +162,10 @@ def refuse_unfinished(fs: FileSystem, layout: Layout) -> None:
     """Raises: Refused while a restore waits for its recovery."""
     paths = unfinished(fs, layout)
     if paths:
+        with suppress(FileNotFoundError):  # it was settled meanwhile
+            why = _why_unusable(fs, paths[0], None)
+            if why is not None:
+                raise Refused(f"{paths[0]}: {unusable(why)}")
         raise Refused(
             f"an earlier restore did not finish ({paths[0]}). `locus restore --recover` finishes it, "
             "`locus restore --recover --undo` takes it back."
@@ -163,9 +183,45 @@ def write(fs: FileSystem, layout: Layout, position: int, document: bytes) -> str
     return path
 
 
-def read(fs: FileSystem, path: str) -> Document:
-    """Raises: Corruption, Unsupported."""
-    return decode(read_file(fs, path), path)
+def read(fs: FileSystem, path: str, store_id: bytes | None = None) -> Document:
+    """Raises: Corruption, also where it is another store's than `store_id`; Unsupported."""
+    document = decode(read_file(fs, path), path)
+    if store_id is not None and document.store_id != store_id:
+        raise Corruption(path, "it belongs to another store")
+    return document
+
+
+def findings(fs: FileSystem, layout: Layout, store_id: bytes) -> Iterator[Finding]:
+    """The restore journals by which no recovery can go. Raises: Unsupported."""
+    for path in unfinished(fs, layout):
+        with suppress(FileNotFoundError):  # it was settled meanwhile
+            why = _why_unusable(fs, path, store_id)
+            if why is not None:
+                mend = RepairStep(RESTORE, path, why, _ASIDE)
+                yield Finding(path, unusable(why), mend=mend)
+
+
+_ASIDE = "the files stay as they are; what that restore saved stays in the store"
+
+
+def unusable(why: str) -> str:
+    """What a person can do about a restore journal by which no recovery can go."""
+    return (
+        f"a restore did not finish, and its journal cannot be used ({why}), so restores and undos are "
+        "refused. `locus store repair --yes` sets it aside; the files stay as they are. What that restore "
+        "replaced is in the store: `locus recover PATH` lists it."
+    )
+
+
+def _why_unusable(fs: FileSystem, path: str, store_id: bytes | None) -> str | None:
+    """Raises: FileNotFoundError, Unsupported."""
+    try:
+        read(fs, path, store_id)
+    except FileNotFoundError:
+        raise
+    except (Corruption, OSError) as error:
+        return why_unreadable(error)
+    return None
 
 
 def drop(fs: FileSystem, path: str) -> None:

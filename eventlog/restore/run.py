@@ -10,7 +10,7 @@ meanwhile. It may be killed at any call (I32), and repeated (I12).
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from eventlog.base import names
@@ -34,7 +34,7 @@ from eventlog.restore import journal as restore_journal
 from eventlog.restore.journal import Document, RestoreStep
 from eventlog.restore.open_files import databases_in, has_open, openers
 from eventlog.restore.plan import RestorePlan
-from eventlog.restore.switch import Observed, carry_out, changed_since
+from eventlog.restore.switch import Observed, carry_out, changed_since, clear
 from eventlog.worktree.userfiles import UserFiles
 
 AGENT = "locus"
@@ -182,6 +182,8 @@ def _go_back(
         append(end_event(document, undone=str(error) or type(error).__name__, left=left))
         restore_journal.drop(blobs.fs, journal)
     except (EventLogError, OSError) as second:
+        with suppress(EventLogError, OSError):
+            clear(document, target, blobs)
         raise EventLogError(
             f"the restore failed ({error}), and going back failed too ({second}). What it replaced is safe "
             "in the store; make room or restore access, then run `locus restore --recover`."
@@ -220,9 +222,10 @@ def recover(
     outcomes = []
     with _locked(fs, layout):
         for path in restore_journal.unfinished(fs, layout):
-            document = restore_journal.read(fs, path)
-            if document.store_id != blobs.store_id:
-                raise Corruption(path, "it belongs to another store")
+            try:
+                document = restore_journal.read(fs, path, blobs.store_id)
+            except Corruption as error:
+                raise Corruption(path, restore_journal.unusable(error.what)) from error
             target_path = os.fsdecode(document.target)
             if document.id in ended:
                 restore_journal.drop(fs, path)

@@ -84,6 +84,12 @@ def carry_out(
         return sorted(run_.left)
 
 
+def clear(document: Document, target: OpenDirectory, blobs: BlobStore) -> None:
+    """Remove what a pass that failed has staged: a recovery stages it again. Raises: OSError."""
+    with _Switch(document, target, blobs, forward=False) as run_:
+        run_.sweep()
+
+
 class _Switch:
     """One pass over the steps of a restore in one direction."""
 

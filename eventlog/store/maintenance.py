@@ -118,10 +118,12 @@ class Maintenance:
         Raises: Unsupported, LockTimeout.
         """
         from eventlog.check.walk import StoreWalk
+        from eventlog.restore import journal
 
         store = self._store
         with translate_os_errors(store.layout.root, "verify the store"):
-            return StoreWalk(store.blobs, store.view, level, progress).findings()
+            findings = StoreWalk(store.blobs, store.view, level, progress).findings()
+            return [*findings, *journal.findings(store.fs, store.layout, store.identity.store_id)]
 
     def count_lines(self) -> int:
         """Count the lines of uncounted changes, and store the counts. Returns: how many were new.

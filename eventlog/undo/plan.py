@@ -252,7 +252,7 @@ def _only_took_back(store: UndoStore, done: Operations, ref: TurnRef) -> bool:
     ran = [o for o in done.done if ref.since <= o.position and (ref.until is None or o.position < ref.until)]
     documents = [readable_plan(store.blobs, operation.plan) for operation in ran]
     steps = {
-        (path_text(step.path), *(None if s is None else to_text(s.id) for s in (step.before, step.after)))
+        (path_text(step.path), *map(_file_hash, (step.before, step.after)))
         for document in documents
         if document is not None
         for step in document.steps
@@ -262,6 +262,11 @@ def _only_took_back(store: UndoStore, done: Operations, ref: TurnRef) -> bool:
     events = store.rows(ref.since, ref.until, columns=columns, **which) if steps else ()
     sides = [_sides(event) for event in events if event["operation"] != "read"]
     return bool(sides) and all(of_event <= steps for of_event in sides)
+
+
+def _file_hash(state: State | None) -> str | None:
+    """The content as events name it; None where there is no file: a directory has no events of its own."""
+    return None if state is None or state.kind == DIRECTORY else to_text(state.id)
 
 
 def _sides(event: Mapping[str, Any]) -> set[tuple[str, str | None, str | None]]:
@@ -476,8 +481,15 @@ def _work(store: UndoStore, directory: OpenDirectory, name: str, conflicts: str)
                 raise NotFound(f"{path_text(path)} cannot be read: {error.strerror}") from error
         return states[path]
 
+    def names(path: bytes) -> Mapping[bytes, bool] | None:
+        try:
+            return directory.names(path)
+        except OSError as error:
+            raise NotFound(f"{path_text(path)} cannot be listed: {error.strerror}") from error
+
     return TakeBack(
         state_at=state_at,
+        names=names,
         read=lambda path: directory.read(path)[2],
         content=store.blobs.get,
         moved=_moved(store),
@@ -509,14 +521,17 @@ def wanted_of(writes: Mapping[bytes, State | None], state_at: Callable[[bytes], 
     """What has to be at some paths, None for nothing. Args: state_at: what is at a path now."""
     wanted = Wanted(whole=False)
     for path, state in writes.items():
-        now = state_at(path)
-        if now is not None and now.kind == SYMLINK:
-            wanted.links.add(path)
         if state is not None:
             for above in ways(path)[1:]:  # the directories that it needs
                 wanted.entries.setdefault(above, State(DIRECTORY, None, NO_ID, 0))
             wanted.entries[path] = state
-        elif now is not None and now.kind == DIRECTORY:
+    for path in writes:
+        now = state_at(path)
+        if now is not None and now.kind == SYMLINK:
+            wanted.links.add(path)
+        if path in wanted.entries:
+            continue  # also where a directory takes the place of the file that goes
+        if now is not None and now.kind == DIRECTORY:
             wanted.gone_dirs.add(path)
         else:
             wanted.gone.add(path)

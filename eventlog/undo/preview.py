@@ -40,9 +40,10 @@ def previews(
     """
     with OpenDirectory.of(plan.target) as directory:
         for step in plan.steps:
-            if any(state is not None and state.kind == DIRECTORY for state in (step.before, step.after)):
+            if step.of_directories:
                 continue
-            yield _preview(plan, step, directory, content, withheld, holds_secret)
+            of_files = RestoreStep(step.path, _file(step.before), _file(step.after))
+            yield _preview(plan, of_files, directory, content, withheld, holds_secret)
 
 
 def _preview(
@@ -72,6 +73,11 @@ def _preview(
     operation = "add" if step.before is None else "delete" if step.after is None else "edit"
     change = PathChange(step.path, operation, _entry(step.path, step.before), _entry(step.path, step.after))
     return StepPreview(step.path, FileDiff(change, contents.__getitem__).text)
+
+
+def _file(state: State | None) -> State | None:
+    """A file's state; a directory in its place has no diff of its own."""
+    return None if state is None or state.kind == DIRECTORY else state
 
 
 def _entry(path: bytes, state: State | None) -> TreeEntry | None:

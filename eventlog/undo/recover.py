@@ -15,6 +15,7 @@ from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.ids import from_text, to_text
 from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
 from eventlog.checkout.directory import State, state_of_entry
+from eventlog.projections.operations import EVENT_TYPE
 from eventlog.replay.deferred import DeferredContents
 from eventlog.restore import journal
 from eventlog.restore.plan import RestoreGoal, RestorePlan, make_plan, target_directory
@@ -122,10 +123,14 @@ def _of_change(change: RecordedChange, event: Mapping[str, Any], wish: bytes) ->
 
 
 def _of_trees(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
-    columns = ("position", "tree_hash", "session_id", "turn", "recorded_at")
+    """Of captured trees, and of those that restores saved of which the log has no end."""
+    columns = ("position", "tree_hash", "session_id", "turn", "recorded_at", "event_type", "event_id")
     walk = _TreeWalk(store, wish)
-    for event in store.rows(event_types=("snapshot",), columns=columns):
-        if event["tree_hash"] is None:
+    ends = store.rows(event_types=(EVENT_TYPE,), columns=("operation", "cause"))
+    ended = {event["cause"] for event in ends if event["operation"] == "end"}
+    for event in store.rows(event_types=("snapshot", EVENT_TYPE), columns=columns):
+        is_restore = event["event_type"] == EVENT_TYPE
+        if event["tree_hash"] is None or (is_restore and event["event_id"] in ended):
             continue
         try:
             root = from_text(str(event["tree_hash"]))
@@ -139,7 +144,7 @@ def _of_trees(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
                 position=2 * int(event["position"]),
                 turn=_turn_of(event),
                 recorded_at=event["recorded_at"],
-                source="tree",
+                source="restore" if is_restore else "tree",
             )
 
 

@@ -4,7 +4,7 @@
 newest first, and nothing is written. It reads states and contents through functions, and is pure besides.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eventlog.base.errors import Corruption, NotFound
@@ -12,6 +12,7 @@ from eventlog.base.paths import path_text
 from eventlog.blobs.ids import blob_id
 from eventlog.blobs.tree import DIRECTORY, SYMLINK
 from eventlog.checkout.directory import FILES, State, same
+from eventlog.restore.wanted import ways
 from eventlog.undo.change import RecordedChange
 from eventlog.undo.merge import MergeConflict, has_markers, is_text, merge
 
@@ -42,14 +43,16 @@ class _MissingError(Exception):
 
 @dataclass
 class TakeBack:
-    """Takes changes back, newest first; those that share a path together, or not at all.
+    """Takes changes back, newest first; those that depend on each other together, or not at all.
 
-    `state_at` gives what is at a path in the directory, `read` its bytes, `content` a stored content.
+    `state_at` gives what is at a path in the directory, `names` what a directory there holds and whether each
+    is a directory, `read` the bytes of a path, `content` a stored content.
     `moved` gives the path to which recorded renames lead from a path since a position, None where there is
     none. With `markers`, lines in conflict are written between markers named after `name`.
     """
 
     state_at: Callable[[bytes], State | None]
+    names: Callable[[bytes], Mapping[bytes, bool] | None]
     read: Callable[[bytes], bytes]
     content: Callable[[bytes], bytes]
     moved: Callable[[bytes, int], bytes | None]
@@ -65,18 +68,27 @@ class TakeBack:
         """Take back all of these."""
         for related in _related(changes):
             before = dict(self.states), dict(self.outcomes)
-            for change in sorted(related, key=lambda change: change.position, reverse=True):
-                try:
+            change = related[0]
+            try:
+                for change in sorted(related, key=lambda change: change.position, reverse=True):
                     if change.unknown is not None:
                         raise _MissingError(change.unknown)
                     self._take_back(change)
-                    continue
-                except _ConflictError as error:
-                    self.conflicts.append(UndoConflict(change.path, error.why, error.lines, change))
-                except (_MissingError, NotFound, Corruption) as error:
-                    self.missing.append((change.path, str(error)))
+                for change in related:
+                    self._refuse_other_kinds(change)
+            except (_ConflictError, _MissingError, NotFound, Corruption) as error:
                 self.states, self.outcomes = before
-                break
+                self._leave(related, change, error)
+
+    def _leave(self, related: Sequence[RecordedChange], failed: RecordedChange, error: Exception) -> None:
+        """Note why a change cannot be taken back, and that those that depend on it are left with it."""
+        with_it = f"it is taken back only together with {path_text(failed.path)}, which cannot be"
+        others = {c.path: c for c in related if c.path != failed.path}
+        if isinstance(error, _ConflictError):
+            self.conflicts.append(UndoConflict(failed.path, error.why, error.lines, failed))
+            self.conflicts += [UndoConflict(path, with_it, (), other) for path, other in others.items()]
+        else:
+            self.missing += [(failed.path, str(error)), *((path, with_it) for path in others)]
 
     def writes(self) -> Mapping[bytes, State | None]:
         """What has to be at which path, without what is there already."""
@@ -87,8 +99,7 @@ class TakeBack:
         if new is None:
             assert old is not None
             now = self._now(old)
-            if now is None:
-                self._refuse_file_above(old)
+            if now is None or _is_directory_instead(now, change.before):
                 self._put(old, change.before, EXACT)
             elif same(now, change.before):
                 self._note(old, ALREADY)
@@ -101,7 +112,7 @@ class TakeBack:
 
     def _take_away(self, path: bytes, change: RecordedChange) -> None:
         now = self._now(path)
-        if now is None:
+        if now is None or _is_directory_instead(now, change.after):
             later = self.moved(path, change.position)
             if later is not None and self._now(later) is not None:
                 raise _ConflictError(f"it was added, and later renamed to {path_text(later)}")
@@ -128,12 +139,12 @@ class TakeBack:
         if old == new and same(now, change.before):
             self._note(here, ALREADY)
             return
-        if old != new and self._now(old) is not None:
+        there = self._now(old) if old != new else None
+        if there is not None and not _is_directory_instead(there, change.before):
             raise _ConflictError(f"it was renamed, and something else is at {path_text(old)} now")
         state, how = self._before(here, now, change)
         if old != new:
             self._put(here, None, how)
-            self._refuse_file_above(old)
             self._put(old, state, how)
         else:
             self._put(here, state, how)
@@ -181,6 +192,30 @@ class TakeBack:
     def _now(self, path: bytes) -> State | None:
         return self.states[path] if path in self.states else self.state_at(path)
 
+    def _refuse_other_kinds(self, change: RecordedChange) -> None:
+        """When all of a group is taken back: above a file are only directories, and none is in its place."""
+        for path in change.paths:
+            state = self._now(path)
+            if state is not None:
+                self._refuse_file_above(path)
+                if state.kind != DIRECTORY:
+                    self._empty_directory(path)
+
+    def _empty_directory(self, path: bytes) -> None:
+        """Where a directory stands in place of a file that comes back: it goes, if no file is left in it."""
+        now = self.state_at(path)
+        folders = [path] if now is not None and now.kind == DIRECTORY else []
+        for folder in folders:
+            for name, is_dir in (self.names(folder) or {}).items():
+                inside = folder + b"/" + name
+                if self.states.get(inside) is not None or (not is_dir and inside not in self.states):
+                    raise _ConflictError(
+                        f"a directory is there now, and {path_text(inside)} would stay in it"
+                    )
+                if is_dir:
+                    folders.append(inside)
+        self.states.update(dict.fromkeys(folders[1:]))
+
     def _refuse_file_above(self, path: bytes) -> None:
         """Where a directory was, a file may be now: nothing can be put below it."""
         while b"/" in path:
@@ -198,12 +233,23 @@ class TakeBack:
         self.outcomes[path] = max(self.outcomes.get(path, ALREADY), how, key=ranked.index)
 
 
+def _is_directory_instead(now: State, recorded: State | None) -> bool:
+    """Whether a directory stands where a change had something else, which is therefore gone."""
+    return now.kind == DIRECTORY and recorded is not None and recorded.kind != DIRECTORY
+
+
 def _related(changes: Iterable[RecordedChange]) -> list[list[RecordedChange]]:
-    """The changes in groups of those that share a path, directly or through others."""
+    """The changes in groups of those that share a path, directly or through others.
+
+    What is a file in one change and a directory above another's path counts as a path of both.
+    """
+    changes = list(changes)
+    files = {path for change in changes if not _is_of_directories(change) for path in change.paths}
     groups: dict[int, tuple[set[bytes], list[RecordedChange]]] = {}
     group_of: dict[bytes, int] = {}
     for number, change in enumerate(changes):
-        paths, members = set(change.paths), [change]
+        above = {above for path in change.paths for above in ways(path)[1:] if above in files}
+        paths, members = {*change.paths, *above}, [change]
         for other in sorted({group_of[path] for path in paths if path in group_of}):
             its_paths, its_members = groups.pop(other)
             paths |= its_paths
@@ -211,3 +257,8 @@ def _related(changes: Iterable[RecordedChange]) -> list[list[RecordedChange]]:
         groups[number] = paths, members
         group_of.update(dict.fromkeys(paths, number))
     return [members for _, members in groups.values()]
+
+
+def _is_of_directories(change: RecordedChange) -> bool:
+    sides = [side for side in (change.before, change.after) if side is not None]
+    return bool(sides) and all(side.kind == DIRECTORY for side in sides)

@@ -1,20 +1,23 @@
 """The laws of undo and redo, over directories in memory (docs/undo.md)."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.blobs.ids import blob_id
-from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
-from eventlog.checkout.directory import State, same
+from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK
+from eventlog.checkout.directory import NO_ID, State, same
+from eventlog.restore.wanted import ways
 from eventlog.undo.change import RecordedChange, joined
 from eventlog.undo.merge import has_markers
+from eventlog.undo.plan import wanted_of
 from eventlog.undo.take_back import TakeBack
 
 Files = dict[bytes, State]
 CONTENTS: dict[bytes, bytes] = {}
-PATHS = (b"a", b"b", b"c", b"d/e")
+PATHS = (b"a", b"b", b"d", b"d/e", b"d/f/g", b"d/f")
 
 
 def state(data: bytes, kind: bytes = FILE) -> State:
@@ -32,41 +35,80 @@ STEPS = st.tuples(
     st.sampled_from(PATHS),
     STATES,
 )
-FILES = st.dictionaries(st.sampled_from(PATHS), STATES, max_size=4)
+FILES = st.dictionaries(st.sampled_from(PATHS), STATES, max_size=5).map(
+    lambda files: {p: f for p, f in files.items() if not any(low.startswith(p + b"/") for low in files)}
+)
 
 
-def step(
-    files: Files, what: str, path: bytes, other: bytes, new: State, number: int
-) -> RecordedChange | None:
-    """Change a directory, and say how; None where the step is not possible."""
+def state_at(files: Files, path: bytes) -> State | None:
+    """What is at a path of a directory in memory: where a file is below it, a directory."""
+    if any(file.startswith(path + b"/") for file in files):
+        return State(DIRECTORY, None, NO_ID, 0)
+    return files.get(path)
+
+
+def names(files: Files, folder: bytes) -> dict[bytes, bool]:
+    below = [file.removeprefix(folder + b"/") for file in files if file.startswith(folder + b"/")]
+    return {name.partition(b"/")[0]: b"/" in name for name in below}
+
+
+def without(files: Files, path: bytes, number: int) -> list[RecordedChange]:
+    """Remove what is in the way of a path: a file above it, all files below it."""
+    gone = [file for file in files if file.startswith(path + b"/") or path.startswith(file + b"/")]
+    return [RecordedChange(file, files.pop(file), None, None, number) for file in sorted(gone)]
+
+
+def step(files: Files, what: str, path: bytes, other: bytes, new: State, number: int) -> list[RecordedChange]:
+    """Change a directory, and say how; not at all where the step is not possible."""
     old = files.get(path)
     if what == "write":
         if old == new:
-            return None
+            return []
+        changes = without(files, path, number)
         files[path] = new
-        return RecordedChange(None if old is None else path, old, path, new, number)
+        return [*changes, RecordedChange(None if old is None else path, old, path, new, number)]
+    if what == "delete" and old is None:
+        return without(files, path, number) if state_at(files, path) is not None else []
     if old is None or (what == "rename" and other in files):
-        return None
+        return []
     del files[path]
+    changes = without(files, other, number) if what == "rename" else []
     if what == "delete":
-        return RecordedChange(path, old, None, None, number)
+        return [RecordedChange(path, old, None, None, number)]
     files[other] = old
-    return RecordedChange(path, old, other, old, number)
+    return [*changes, RecordedChange(path, old, other, old, number)]
 
 
-def turn(files: Files, steps: list[tuple[str, bytes, bytes, State]], since: int = 0) -> list[RecordedChange]:
-    """The changes of one turn, as its events say them."""
+Step = tuple[str, bytes, bytes, State]
+
+
+def turn(files: Files, steps: list[Step], since: int = 0, *, one_look: bool = False) -> list[RecordedChange]:
+    """The changes of one turn, as its events say them: of each step, or as one look at the end finds them."""
     changes: list[RecordedChange] = []
+    start = dict(files)
     for number, (what, path, other, new) in enumerate(steps, since):
-        change = step(files, what, path, other, new, number)
-        if change is not None:
+        for change in step(files, what, path, other, new, number):
             changes = joined(changes, change)
+    if one_look:
+        return between(start, files, sorted(start.keys() | files.keys()), since)
     return [change for change in changes if not change.is_none]
+
+
+def between(old: Files, new: Files, paths: Iterable[bytes], since: int) -> list[RecordedChange]:
+    """What differs at some paths of two directories, as a capture says it: only files have events."""
+    return [
+        RecordedChange(
+            path if path in old else None, old.get(path), path if path in new else None, new.get(path), n
+        )
+        for n, path in enumerate(paths, since)
+        if old.get(path) != new.get(path)
+    ]
 
 
 def take_back(files: Files, changes: list[RecordedChange], **how: bool) -> TakeBack:
     work = TakeBack(
-        state_at=files.get,
+        state_at=lambda path: state_at(files, path),
+        names=lambda path: names(files, path),
         read=lambda path: CONTENTS[files[path].id],
         content=lambda id: CONTENTS[id],
         moved=lambda _path, _since: None,
@@ -79,12 +121,15 @@ def take_back(files: Files, changes: list[RecordedChange], **how: bool) -> TakeB
 
 
 def applied(files: Files, work: TakeBack) -> Files:
-    made = dict(files)
-    for path, new in work.writes().items():
-        if new is None:
-            made.pop(path, None)
-        else:
+    """The directory after it: a plan has one step for a path, and a file is never above another."""
+    wanted = wanted_of(work.writes(), lambda path: state_at(files, path))
+    assert wanted.entries.keys().isdisjoint(wanted.gone)
+    made = {path: file for path, file in files.items() if path not in wanted.gone}
+    for path, new in wanted.entries.items():
+        made.pop(path, None)
+        if new.kind != DIRECTORY:
             made[path] = new
+    assert not any(low.startswith(high + b"/") for low in made for high in made)
     return made
 
 
@@ -93,31 +138,42 @@ def equal(a: Files, b: Files) -> bool:
 
 
 @settings(max_examples=150)
-@given(FILES, st.lists(STEPS, max_size=6))
-def test_undo_of_the_newest_gives_what_was_before(
-    start: Files, steps: list[tuple[str, bytes, bytes, State]]
-) -> None:
-    """Newest: with nothing changed since, all paths stand as before the turn, and nothing is in conflict."""
+@given(FILES, st.lists(STEPS, max_size=6), st.booleans())
+def test_undo_of_the_newest_gives_what_was_before(start: Files, steps: list[Step], one_look: bool) -> None:
+    """P1, newest: with nothing changed since, all paths stand as before the turn, and nothing is in conflict,
+    also where files, links and directories took each other's place."""
     files = dict(start)
-    work = take_back(files, turn(files, steps))
+    work = take_back(files, turn(files, steps, one_look=one_look))
 
     assert work.conflicts == [] and work.missing == []
     assert equal(applied(files, work), start)
 
 
 @settings(max_examples=150)
-@given(FILES, st.lists(STEPS, max_size=5), st.lists(STEPS, max_size=4))
+@given(FILES, st.lists(STEPS, max_size=4), st.lists(STEPS, max_size=4))
+def test_undo_of_two_turns_gives_what_was_before_both(
+    start: Files, first: list[Step], second: list[Step]
+) -> None:
+    """Newest: two turns that followed each other are taken back as one."""
+    files = dict(start)
+    changes = [*turn(files, first), *turn(files, second, 100)]
+    work = take_back(files, changes)
+
+    assert work.conflicts == [] and work.missing == []
+    assert equal(applied(files, work), start)
+
+
+@settings(max_examples=150)
+@given(FILES, st.lists(STEPS, max_size=5), st.lists(STEPS, max_size=4), st.booleans())
 def test_undo_and_redo_give_the_same_bytes(
-    start: Files,
-    steps: list[tuple[str, bytes, bytes, State]],
-    later: list[tuple[str, bytes, bytes, State]],
+    start: Files, steps: list[Step], later: list[Step], one_look: bool
 ) -> None:
     """Identity: undo, with whatever came later and is in conflict, then redo: the very bytes and modes.
 
     Reach: no path but those of the turn is written. Planning twice gives the same.
     """
     files = dict(start)
-    changes = turn(files, steps)
+    changes = turn(files, steps, one_look=one_look)
     turn(files, later, 100)
     work = take_back(files, changes)
     undone = applied(files, work)
@@ -125,15 +181,12 @@ def test_undo_and_redo_give_the_same_bytes(
     reach = {path for change in changes for path in change.paths}
     assert {path for path in files.keys() | undone.keys() if files.get(path) != undone.get(path)} <= reach
 
-    redo = []
-    for path in reach:
-        before, after = files.get(path), undone.get(path)
-        if before != after:
-            redo.append(
-                RecordedChange(
-                    None if before is None else path, before, None if after is None else path, after, 0
-                )
-            )
+    steps_of = sorted({above for path in reach for above in ways(path)})
+    redo = [
+        RecordedChange(None if old is None else path, old, None if new is None else path, new, 0)
+        for path in steps_of
+        if not same(old := state_at(files, path), new := state_at(undone, path))
+    ]
     again = take_back(undone, redo)
     assert again.conflicts == [] and again.missing == []
     assert applied(undone, again) == files
