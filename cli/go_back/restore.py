@@ -115,10 +115,12 @@ def command(
 def _plan(
     store: "eventlog.Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
 ) -> "eventlog.RestorePlan":
-    if turn is None:
-        return store.undo_plan("restore", into=into)
-    if turn.startswith("event:"):
-        return store.undo_plan(f"restore:{turn.removeprefix('event:')}", into=into)
+    if turn is None or turn.startswith("event:"):
+        what = "restore" if turn is None else f"restore:{turn.removeprefix('event:')}"
+        plan = store.undo_plan(what, into=into)
+        if into is None:
+            check_whereabouts(store)
+        return plan
     if into is None:
         check_whereabouts(store)
     return store.restore_plan(turn, paths=paths, at=at, into=into, delete=delete)

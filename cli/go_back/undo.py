@@ -162,7 +162,14 @@ def redo(into: str | None, **how: Any) -> None:
     kept, or is a conflict.
     """
     with open_store() as store:
-        _run(store, lambda: store.redo_plan(into=into), **how)
+
+        def plan() -> "eventlog.UndoPlan":
+            planned = store.redo_plan(into=into)
+            if into is None:
+                check_whereabouts(store)
+            return planned
+
+        _run(store, plan, **how)
 
 
 _CONFLICTS_SHOWN, _LINES_SHOWN = 5, 3

@@ -34,7 +34,8 @@ class Operation:
     """One restore, undo or redo that took place.
 
     `id` is its start event, `of` names what it took back, `undo_of` the operation that it took back, `whole`
-    says that nothing of it was left out. `recorded_at` is in microseconds since 1970.
+    says that nothing of it was left out. `in_place`: `target` was the directory of the store's project then;
+    older versions did not note it. `recorded_at` is in microseconds since 1970.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Operation:
     of: tuple[str, ...]
     undo_of: str | None
     whole: bool
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +133,5 @@ def _operation(event: Mapping[str, Any]) -> Operation:
         of=tuple(map(str, of)) if isinstance(of, list) else (),
         undo_of=None if undo_of is None else str(undo_of),
         whole=not payload.get("paths") and not payload.get("skipped"),
+        in_place=payload.get("in_place") is True,
     )

@@ -70,6 +70,7 @@ class RestorePlan:
     title: str | None = None  # of the start event, where it is not an ordinary restore
     notes: Mapping[str, object] = field(default_factory=dict)  # what the payload of that event says besides
     recorded: frozenset[bytes] = frozenset()  # contents that events name: they were searched for secrets
+    in_place: bool = False  # whether the target is the directory that the store is in
     ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
 
     @property
@@ -145,11 +146,13 @@ def plan_of_undo(
 
     Raises: NotFound, Refused, Corruption.
     """
-    plan = _plan_to_undo(events(event_types=(EVENT_TYPE,), columns=_COLUMNS), start)
-    document = read_plan(blobs, plan)
+    payload = _payload_to_undo(events(event_types=(EVENT_TYPE,), columns=_COLUMNS), start)
+    document = read_plan(blobs, str(payload.get("plan")))
     wanted = wanted_of_undo(document)
     goal = RestoreGoal(document.turn, document.at, undo_of=document.id, redo=document.undo_of is not None)
-    with target_directory(blobs.layout.root, into or os.fsdecode(document.target)) as target:
+    in_place = payload.get("in_place") is True
+    into = directory_of(blobs.layout.root, os.fsdecode(document.target), in_place, into)
+    with target_directory(blobs.layout.root, into) as target:
         return make_plan(target, wanted, blobs, goal)
 
 
@@ -160,8 +163,31 @@ def target_directory(store_root: str, into: str | os.PathLike[str] | None) -> Op
     return OpenDirectory.of(os.path.dirname(store_root) if into is None else os.fspath(into))
 
 
-def _plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str:
-    """The hash of the plan of the restore that began with the event `start`, or of the last one.
+def directory_of(
+    store_root: str, target: str, in_place: bool, into: str | os.PathLike[str] | None
+) -> str | os.PathLike[str] | None:
+    """Where an operation is taken back: `into`, else the project of the store, None, if it was made there.
+
+    Args: target: the directory in which it was made; in_place: whether that was the project then, wherever
+    the project is now. An event of an older version does not say so.
+    Raises: Refused, where it was made elsewhere.
+    """
+    if into is not None or in_place or is_project(store_root, os.path.realpath(target)):
+        return into
+    raise Refused(
+        f"that was done in {target}, which is not the directory of the store {store_root}. Nothing was "
+        "touched; name the directory to change with --into."
+    )
+
+
+def is_project(store_root: str, directory: str) -> bool:
+    """Whether a directory is the one that the store is in. Args: directory: without symlinks."""
+    root = os.path.realpath(store_root)
+    return os.path.basename(root) == STORE_DIRECTORY and os.path.dirname(root) == directory
+
+
+def _payload_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> Mapping[str, Any]:
+    """What the restore that began with the event `start`, or the last one, says of itself.
 
     Args: events: all restore events in position order. Raises: NotFound when it did not take place.
     """
@@ -171,7 +197,8 @@ def _plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str
     begun = list(done.values())[-1] if start is None else done.get(start)
     if begun is None:
         raise NotFound(f"{start} is no restore that took place, so there is nothing to undo")
-    return str((begun["payload"] or {}).get("plan"))
+    payload: Mapping[str, Any] = begun["payload"] or {}
+    return payload
 
 
 def read_plan(blobs: "BlobStore", plan: str) -> Document:
@@ -194,13 +221,15 @@ def _restored_there(
 
     Those are left out that brought the tree `tree` itself: all they made is wanted.
     """
-    target_text = path_text(os.fsencode(target.path))
+    here = os.fsencode(target.path)
+    in_project = is_project(blobs.layout.root, target.path)
     for event in completed(events).values():
         payload = event["payload"] or {}
-        if payload.get("target") != target_text or payload.get("tree") == tree:
+        moved_with_it = in_project and payload.get("in_place") is True
+        if (payload.get("target") != path_text(here) and not moved_with_it) or payload.get("tree") == tree:
             continue
         document = readable_plan(blobs, str(payload.get("plan")))  # without one, the files that it made stay
-        if document is not None and document.target == os.fsencode(target.path):
+        if document is not None and (moved_with_it or document.target == here):
             yield document
 
 
@@ -286,6 +315,7 @@ def make_plan(
         conflicts=sorted(comparison.conflicts),
         token=token,
         redo=goal.redo,
+        in_place=is_project(blobs.layout.root, target.path),
         contents={s.after.id: contents[s.after.id] for s in steps if s.after and s.after.id in contents},
     )
 

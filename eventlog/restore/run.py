@@ -303,6 +303,7 @@ def start_event(
             "turn": plan.turn,
             "at": plan.at,
             "target": path_text(os.fsencode(plan.target)),
+            "in_place": plan.in_place,
             "tree": plan.tree,
             "plan": to_text(plan_id),
             "undo_of": plan.undo_of,

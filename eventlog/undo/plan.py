@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eventlog.base.errors import Ambiguous, Corruption, NotFound, NoTree, Refused
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
-from eventlog.base.paths import is_below, path_text
+from eventlog.base.paths import is_below, path_bytes, path_text
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State, state_of_entry
@@ -31,6 +31,7 @@ from eventlog.restore import journal
 from eventlog.restore.plan import (
     RestoreGoal,
     RestorePlan,
+    directory_of,
     make_plan,
     read_plan,
     readable_plan,
@@ -138,6 +139,8 @@ def plan_of_undo(
     done = _Done(store)
     names = names or [_newest(store, done, session)]
     targets = [target for name in names for target in _targets(store, name, done, since=since, force=force)]
+    for operation in filter(None, (done.all.named(target.operation or "") for target in targets)):
+        into = _directory_of(store, operation, into)
     undo_of = targets[0].operation if len(names) == 1 and targets else None
     return _plan(store, UNDO, targets, paths, into, conflicts, undo_of)
 
@@ -154,8 +157,17 @@ def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None
             "an agent has worked since the last undo, so there is nothing to redo. "
             f"`locus undo event:{operation.id}` takes that undo back all the same."
         )
+    into = _directory_of(store, operation, into)
     target = _of_operation(store, operation)
-    return _plan(store, REDO, [target], (), into or operation.target, REFUSE, operation.id)
+    return _plan(store, REDO, [target], (), into, REFUSE, operation.id)
+
+
+def _directory_of(
+    store: UndoStore, operation: Operation, into: str | os.PathLike[str] | None
+) -> str | os.PathLike[str] | None:
+    """Where an operation is taken back, as `directory_of` says. Raises: Refused."""
+    made_in = os.fsdecode(path_bytes(operation.target))
+    return directory_of(store.layout.root, made_in, operation.in_place, into)
 
 
 class _Done:

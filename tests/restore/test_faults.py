@@ -354,7 +354,7 @@ def test_links_with_odd_targets_are_restored_as_they_were(tmp_path: Path) -> Non
     world = World(tmp_path, wanted=links, disk=dict.fromkeys(links, (FILE, b"file")))
     world.store.restore(world.plan())
     assert files(world) == links
-    world.store.restore(world.store.undo_plan("restore"))
+    world.store.restore(world.store.undo_plan("restore", into=world.work))
     assert files(world) == dict.fromkeys(links, (FILE, b"file"))
     assert (tmp_path / "precious").read_text() == "precious"
 

@@ -161,7 +161,7 @@ def test_what_is_replaced_is_read_whatever_the_cache_says(tmp_path: Path) -> Non
     calls = Reads()
     run(plan, world.store.blobs, lambda event: world.store.append([event])[0], calls=calls)
     assert sorted(calls.opened) == [b"later", b"top"]
-    world.store.restore(world.store.undo_plan("restore"))
+    world.store.restore(world.store.undo_plan("restore", into=world.work))
     assert (world.work / "top").read_bytes() == b"edited"
 
 

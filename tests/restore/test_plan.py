@@ -106,9 +106,9 @@ def test_restore_gives_the_wanted_tree_and_undo_the_old_one(
     world.store.restore(world.plan())
     assert files(world) == wanted
     if wanted != disk:
-        world.store.restore(world.store.undo_plan("restore"))
+        world.store.restore(world.store.undo_plan("restore", into=world.work))
         assert files(world) == disk
-        world.store.restore(world.store.undo_plan("restore"))
+        world.store.restore(world.store.undo_plan("restore", into=world.work))
         assert files(world) == wanted
 
 
@@ -124,7 +124,7 @@ def test_what_was_never_recorded_stays(tmp_path_factory, wanted: Node, disk: Nod
     assert not any(step.action == "delete" for step in plan.steps)
     assert {p for p in before if p not in leaves(wanted)} <= set(after)
     if plan.steps:
-        world.store.restore(world.store.undo_plan("restore"))
+        world.store.restore(world.store.undo_plan("restore", into=world.work))
         assert files(world) == disk
 
 
@@ -312,7 +312,7 @@ def test_a_symlink_that_the_log_saw_is_replaced_itself(make: Make, tmp_path: Pat
     world.store.restore(world.plan())
     assert files(world) == {b"d": {b"f": (FILE, b"wanted")}}
     assert (outside / "f").read_text() == "precious"
-    world.store.restore(world.store.undo_plan("restore"))
+    world.store.restore(world.store.undo_plan("restore", into=world.work))
     assert files(world) == link
 
 
@@ -385,7 +385,7 @@ def test_modes_are_kept_but_for_the_exec_bit(make: Make) -> None:
     finally:
         os.umask(old)
     assert modes(world) == {"a": 0o600, "b": 0o750, "c": 0o640, "n": 0o600}
-    world.store.restore(world.store.undo_plan("restore"))
+    world.store.restore(world.store.undo_plan("restore", into=world.work))
     assert modes(world) == {"a": 0o600, "b": 0o640, "c": 0o750, "same": 0o644}
 
 
@@ -588,9 +588,9 @@ def test_undo_saves_what_was_changed_since(make: Make) -> None:
     world = make({b"a": (FILE, b"1")}, {b"a": (FILE, b"2")})
     world.store.restore(world.plan())
     (world.work / "a").write_text("3")
-    undo = world.store.restore(world.store.undo_plan("restore"))
+    undo = world.store.restore(world.store.undo_plan("restore", into=world.work))
     assert files(world) == {b"a": (FILE, b"2")}
-    world.store.restore(world.store.undo_plan(undo.event))
+    world.store.restore(world.store.undo_plan(undo.event, into=world.work))
     assert files(world) == {b"a": (FILE, b"3")}
 
 
@@ -599,7 +599,7 @@ def test_undo_keeps_files_that_were_put_into_a_restored_directory(make: Make) ->
     world = make({b"d": {b"f": (FILE, b"1")}}, {})
     world.store.restore(world.plan())
     (world.work / "d/mine").write_text("mine")
-    world.store.restore(world.store.undo_plan("restore"))
+    world.store.restore(world.store.undo_plan("restore", into=world.work))
     assert files(world) == {b"d": {b"mine": (FILE, b"mine")}}
 
 
@@ -607,7 +607,7 @@ def test_there_is_nothing_to_undo_before_a_restore(make: Make) -> None:
     """An error that says so; also for an event that is no restore."""
     world = make({}, {})
     with pytest.raises(NotFound, match="nothing to undo"):
-        world.store.undo_plan("restore")
+        world.store.undo_plan("restore", into=world.work)
     (event,) = world.store.events(0, 1)
     with pytest.raises(NotFound, match="no restore"):
         world.store.undo_plan(str(event["event_id"]))
@@ -617,9 +617,9 @@ def test_any_restore_can_be_undone_by_its_event(make: Make) -> None:
     """An older one too: its files come back, whatever has been restored since."""
     world = make({b"a": (FILE, b"1")}, {b"a": (FILE, b"2")})
     first = world.store.restore(world.plan())
-    world.store.restore(world.store.undo_plan("restore"))
+    world.store.restore(world.store.undo_plan("restore", into=world.work))
     world.store.restore(world.plan())
-    world.store.restore(world.store.undo_plan(first.event))
+    world.store.restore(world.store.undo_plan(first.event, into=world.work))
     assert files(world) == {b"a": (FILE, b"2")}
 
 
