@@ -12,6 +12,7 @@ import click
 
 import eventlog
 from eventlog.replay.bisect import BAD, GOOD, SKIP, Bench, BisectState, search, states_in, states_of, trees_of
+from eventlog.restore.worktrees import worktree_of
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
@@ -85,7 +86,7 @@ def run(
     directory = tempfile.mkdtemp(prefix="locus-bisect-")
     try:
         with open_store() as store:
-            states, left_out = states_of(store.query, session, commits=want_all)
+            states, left_out = states_of(store.query, session, commits=want_all, worktree=worktree_of(os.getcwd()))
             states = between(store, states, good, bad)
             targets = [(name, os.path.abspath(name)) for name in links]
             bench = Bench(directory, trees_of(store), targets)

@@ -14,6 +14,7 @@ from eventlog.replay import bisect_by_hand
 from eventlog.replay.bisect import BAD, GOOD, SKIP, BisectState, states_of, trees_of
 from eventlog.replay.bisect_by_hand import HandBisect
 from eventlog.replay.compare import compare
+from eventlog.restore.worktrees import worktree_of
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
@@ -53,7 +54,9 @@ def start(
                 f"a search is under way, in {under_way.directory}. Go on with `locus bisect good`, `bad` or "
                 "`skip`, or end it with `locus bisect reset`."
             )
-        states, left_out = states_of(store.query, session, commits=want_all)
+        states, left_out = states_of(
+            store.query, session, commits=want_all, worktree=worktree_of(os.getcwd())
+        )
         states = between(store, states, good, bad)
         if len(states) < 2:
             raise eventlog.NotFound(

@@ -74,11 +74,12 @@ def trees_of(store: BisectStore) -> ReadTree:
 
 
 def states_of(
-    query: Query, session: str | None = None, *, commits: bool = False
+    query: Query, session: str | None = None, *, commits: bool = False, worktree: str | None = None
 ) -> tuple[list[BisectState], int]:
     """The states of turns in the order of time, equal neighbours once; and how many turns were left out.
 
-    Args: session: of this one only; commits: also turns of imported commits.
+    Args: session: of this one only; commits: also turns of imported commits; worktree: git's name of the
+    linked one that is meant. Without a session, turns that worked in another are left out uncounted.
     """
     conditions, parameters = ["rewritten is not true"], list[Any]()
     if not commits:
@@ -86,6 +87,12 @@ def states_of(
     if session is not None:
         conditions.append("starts_with(session_id, $1)")
         parameters.append(session)
+    else:
+        conditions.append(
+            "(session_id, turn) not in (select (session_id, turn) from events where worktree is not null "
+            "and worktree is distinct from $1 and session_id is not null and turn is not null)"
+        )
+        parameters.append(worktree)
     rows = query(
         "select session_id, turn, first_position, last_position + 1, start_tree, end_tree, start_certainty, "
         f"end_certainty from turns where {' and '.join(conditions)} order by {TURNS_NEWEST_FIRST}",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # What is read of file events.
 COLUMNS = (
     "position", "event_id", "session_id", "turn", "operation", "path", "before_hash", "after_hash", "payload",
-    "cause", "source",
+    "cause", "source", "worktree",
 )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from eventlog.restore.plan import (
 )
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, selection, ways
+from eventlog.restore.worktrees import project_of, refuse_other_worktree, worktree_of, worktrees_of
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
 from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 
@@ -136,7 +137,7 @@ def plan_of_undo(
         start = of_restore[1] or of_restore[2]
         event_id = None if start is None else str(store.event(start)["event_id"])
         return plan_of_undone_restore(store.blobs, store.rows, event_id, into)
-    done = _Done(store)
+    done = _Done(store, into)
     names = names or [_newest(store, done, session)]
     targets = [target for name in names for target in _targets(store, name, done, since=since, force=force)]
     for operation in filter(None, (done.all.named(target.operation or "") for target in targets)):
@@ -152,12 +153,13 @@ def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None
     operation = done.next_redo()
     if operation is None:
         raise NotFound("nothing is undone, so there is nothing to redo. `locus undo --list` lists what was.")
-    if _has_worked_since(store, done, operation):
+    into = _directory_of(store, operation, into)
+    worktree = worktree_of(into or project_of(store.layout.root) or "/")
+    if _has_worked_since(store, done, operation, worktree):
         raise NotFound(
             "an agent has worked since the last undo, so there is nothing to redo. "
             f"`locus undo event:{operation.id}` takes that undo back all the same."
         )
-    into = _directory_of(store, operation, into)
     target = _of_operation(store, operation)
     return _plan(store, REDO, [target], (), into, REFUSE, operation.id)
 
@@ -171,10 +173,15 @@ def _directory_of(
 
 
 class _Done:
-    """What was undone so far, read at the first use: a question for a turn has numbered the tail by then."""
+    """What was undone so far, read at the first use: a question for a turn has numbered the tail by then.
 
-    def __init__(self, store: UndoStore) -> None:
+    `worktree` is that of the directory which would be written, `by_name` whether somebody named it.
+    """
+
+    def __init__(self, store: UndoStore, into: str | os.PathLike[str] | None) -> None:
         self._store = store
+        self.by_name = into is not None
+        self.worktree = worktree_of(into or project_of(store.layout.root) or "/")
 
     @cached_property
     def all(self) -> Operations:
@@ -204,7 +211,7 @@ def _targets(store: UndoStore, name: str, done: _Done, *, since: bool, force: bo
     if colon and kind == "session":
         yield from (_of_turn(store, ref, done) for ref in turns_of(store, id))
     elif colon and kind == "action":
-        yield _of_action(store, id)
+        yield _of_action(store, id, done)
     elif colon and kind == "event":
         yield _of_event(store, id, done)
     else:
@@ -218,7 +225,7 @@ def _targets(store: UndoStore, name: str, done: _Done, *, since: bool, force: bo
 def _newest(store: UndoStore, done: _Done, session: tuple[str, str] | None) -> str:
     """The newest turn of an agent that has ended and is not undone."""
     some_run = False
-    for ref in _agent_turns(store, session):
+    for ref in _agent_turns(store, session, done.worktree):
         if done.all.undo_of_turn(ref.context_id) is not None or _only_took_back(store, done.all, ref):
             continue
         if _is_running(store, ref):
@@ -235,14 +242,20 @@ def _newest(store: UndoStore, done: _Done, session: tuple[str, str] | None) -> s
     )
 
 
-def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[TurnRef]:
-    """The turns of agents that changed files, newest first."""
+def _agent_turns(store: UndoStore, session: tuple[str, str] | None, worktree: str | None) -> list[TurnRef]:
+    """The turns of agents that changed files, newest first; none that worked in other worktrees alone."""
     from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 
-    condition, parameters = "true", list[Any]()
+    condition = (
+        "(session_id, turn) in (select (session_id, turn) from events "
+        "where event_type in ('file', 'snapshot') and worktree is not distinct from $1)"
+    )
+    parameters: list[Any] = [worktree]
     if session is not None:
-        condition = "session_id in (select session_id from events where agent = $1 and agent_session_id = $2)"
-        parameters = list(session)
+        condition += (
+            " and session_id in (select session_id from events where agent = $2 and agent_session_id = $3)"
+        )
+        parameters += session
     agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
     return turns_where(
         store.query,
@@ -253,9 +266,9 @@ def _agent_turns(store: UndoStore, session: tuple[str, str] | None) -> list[Turn
     )
 
 
-def _has_worked_since(store: UndoStore, done: Operations, operation: Operation) -> bool:
+def _has_worked_since(store: UndoStore, done: Operations, operation: Operation, worktree: str | None) -> bool:
     """Whether a turn of an agent that began after an operation changed files by work of its own."""
-    since = (ref for ref in _agent_turns(store, None) if ref.since > operation.position)
+    since = (ref for ref in _agent_turns(store, None, worktree) if ref.since > operation.position)
     return any(not _only_took_back(store, done, ref) for ref in since)
 
 
@@ -325,14 +338,19 @@ def _of_turn(store: UndoStore, ref: TurnRef, done: _Done, *, must: bool = False)
                 f"{ref.context_id} is undone already, by event:{undone.id}. `locus redo` brings it back."
             )
         return _Target(ref.context_id, ())
+    if not done.by_name:
+        refuse_other_worktree(store.layout.root, store.rows, ref)
     window = list(store.rows(ref.since, ref.until, event_types=("file",), columns=COLUMNS))
     own = [e for e in window if e["session_id"] == ref.session_id and e["turn"] == ref.turn]
+    worked_in = worktrees_of(store.rows, ref)
+    if len(worked_in) > 1 and done.worktree in worked_in:
+        own = [e for e in own if e["worktree"] == done.worktree]
     changes, unknown = _changes_of(store, own)
     causes = {str(e["cause"]) for e in own}
     for event in window:
         if event["turn"] is None and not causes.isdisjoint((event["payload"] or {}).get("causes", ())):
             unknown.append((doubt_bytes(str(event["path"])), "it changed in this turn, by whom is not known"))
-    more, strange = _beside_events(store, ref, window)
+    more, strange = ([], []) if len(worked_in) > 1 else _beside_events(store, ref, window)
     return _Target(ref.context_id, (*changes, *more), [*unknown, *strange])
 
 
@@ -379,8 +397,18 @@ def _of_trees(change: PathChange, position: int, before: TreeState, after: TreeS
     return RecordedChange(old_path, sides[0], new_path, sides[1], position, unknown)
 
 
-def _of_action(store: UndoStore, name: str) -> _Target:
+def _refuse_event_elsewhere(event: Mapping[str, Any], done: _Done) -> None:
+    """Raises: Refused for an event of another worktree, when no directory was named."""
+    if not done.by_name and event["worktree"] not in (None, done.worktree):
+        raise Refused(
+            f"event {event['event_id']} was in the git worktree {event['worktree']}. Nothing was touched; to "
+            "change that worktree, name its directory with --into."
+        )
+
+
+def _of_action(store: UndoStore, name: str, done: _Done) -> _Target:
     action = store.event(name)
+    _refuse_event_elsewhere(action, done)
     id = str(action["event_id"])
     since = int(str(action["position"]))
     caused = [e for e in store.rows(event_types=("file",), columns=COLUMNS) if e["cause"] == id]
@@ -398,9 +426,10 @@ def _of_event(store: UndoStore, name: str, done: _Done) -> _Target:
     if operation is not None:
         return _of_operation(store, operation)
     if event["event_type"] == "file":
+        _refuse_event_elsewhere(event, done)
         changes, unknown = _changes_of(store, [event])
         return _Target(f"event:{event['event_id']}", tuple(changes), unknown)
-    return _of_action(store, name)
+    return _of_action(store, name, done)
 
 
 def _of_operation(store: UndoStore, operation: Operation) -> _Target:

@@ -1,0 +1,59 @@
+"""Which git worktree a directory is, and which a turn worked in: one is not written over another unasked.
+
+Events have git's name of a linked worktree, and null for the main one and where it is not known.
+"""
+
+import os
+
+from eventlog.base.errors import Refused
+from eventlog.base.identity import STORE_DIRECTORY
+from eventlog.query.lookup import TurnRef
+from eventlog.replay.trees import Events
+from eventlog.worktree import git
+
+
+def worktree_of(directory: str | os.PathLike[str]) -> str | None:
+    """Git's name of a linked worktree; None for another directory."""
+    found = git.find(os.fsencode(os.path.realpath(directory)))
+    if found is None or found.git_dir == found.common_dir:
+        return None
+    return os.fsdecode(os.path.basename(found.git_dir))
+
+
+def project_of(store_root: str) -> str | None:
+    """The directory that a store is in; None where it is kept by itself."""
+    root = os.path.realpath(store_root)
+    return os.path.dirname(root) if os.path.basename(root) == STORE_DIRECTORY else None
+
+
+def worktrees_of(events: Events, ref: TurnRef) -> set[str | None]:
+    """Those in which the files of a turn were looked at."""
+    which = {"session_id": ref.session_id, "turn": ref.turn, "event_types": ("file", "snapshot")}
+    names = (event["worktree"] for event in events(ref.since, ref.until, columns=("worktree",), **which))
+    return {None if name is None else str(name) for name in names}
+
+
+def refuse_other_worktree(store_root: str, events: Events, ref: TurnRef) -> None:
+    """Raises: Refused for a turn of other worktrees alone, when the project of the store is to be written."""
+    project = project_of(store_root)
+    worked_in = worktrees_of(events, ref)
+    if project is None or not worked_in - {None} or worktree_of(project) in worked_in:
+        return
+    name = min(filter(None, worked_in))
+    where = _directory(project, name)
+    raise Refused(
+        f"{ref.context_id} worked in the git worktree {name}, and not in {project}. Nothing was touched. "
+        f"To change that worktree, name its directory: --into {where or 'DIR'}."
+    )
+
+
+def _directory(project: str, name: str) -> str | None:
+    """Where a linked worktree is, as git has it."""
+    found = git.find(os.fsencode(project))
+    if found is None:
+        return None
+    try:
+        with open(os.path.join(found.common_dir, b"worktrees", os.fsencode(name), b"gitdir"), "rb") as file:
+            return os.fsdecode(os.path.dirname(file.read(4096).strip()))
+    except OSError:
+        return None
