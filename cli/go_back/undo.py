@@ -254,6 +254,8 @@ Later = dict[int, str | None]
 
 
 def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]) -> None:
+    for name, why in plan.passed_over:
+        put_styled(f"passed over  {name}: {one_line(why)}\n", plan_step)
     for name in plan.of:
         put_styled(f"{plan.operation}  {_titled(store, name)}\n", plan_step)
     shown = set()
@@ -416,6 +418,7 @@ def _as_json(
             {"path": name_of(path), "reason": why, "lines": _numbers(plan, path)}
             for path, why in plan.conflicts
         ],
+        "passed_over": [{"turn": name, "reason": why} for name, why in plan.passed_over],
         "done": outcome is not None,
         "event": None if outcome is None else outcome.event,
     }

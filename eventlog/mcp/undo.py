@@ -56,6 +56,8 @@ def undo_plan(
     plan = store.undo_plan(turn, paths=paths, session=session)
     assert isinstance(plan, UndoPlan), "a turn is named, or none"
     yield f"undo of {', '.join(plan.of)}: {len(plan.steps):,} paths would change\n"
+    for name, why in plan.passed_over:
+        yield f"passed over {name}: {one_line(why)}\n"
     for step in plan.steps:
         how = plan.outcomes.get(step.path, "exact")
         yield f"{step.action} {_text(step.path)}{'' if how == 'exact' else f' ({how})'}\n"

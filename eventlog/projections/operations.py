@@ -48,6 +48,7 @@ class Operation:
     undo_of: str | None
     whole: bool
     in_place: bool = False
+    limited: bool = False  # to some paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,11 @@ class Operations:
     def undo_of_turn(self, name: str) -> Operation | None:
         """The undo by which all of a turn is taken back now. Args: name: `turn:…`."""
         return self.undone.get(name)
+
+    def undo_in_part(self, name: str) -> Operation | None:
+        """The undo that holds and left a part of a turn as it was, by choice or as it could not come back."""
+        left = (o for o in reversed(self.done) if o.kind == UNDO and not o.whole and not o.limited)
+        return next((o for o in left if name in o.of and not self.is_taken_back(o)), None)
 
     def next_redo(self) -> Operation | None:
         """The undo that a redo would take back: the last one that holds."""
@@ -134,4 +140,5 @@ def _operation(event: Mapping[str, Any]) -> Operation:
         undo_of=None if undo_of is None else str(undo_of),
         whole=not payload.get("paths") and not payload.get("skipped"),
         in_place=payload.get("in_place") is True,
+        limited=bool(payload.get("paths")),
     )

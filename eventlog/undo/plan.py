@@ -7,7 +7,7 @@ are the same. Planning reads the log, the store and the directory, and changes n
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -76,7 +76,7 @@ class UndoPlan(RestorePlan):
     `of` names what is taken back. `outcomes` says of each path whether it is taken back exactly, merged, with
     markers, or was before. `clashes` are the conflicts with their lines. `skipped` are paths that are left
     alone: conflicts that were to be skipped, what is missing, and changes whose author is not known.
-    `changes` are what is taken back.
+    `changes` are what is taken back. `passed_over` are later turns with nothing to take back, and why.
     """
 
     operation: str = UNDO
@@ -85,6 +85,7 @@ class UndoPlan(RestorePlan):
     clashes: tuple[UndoConflict, ...] = ()
     skipped: Listed = field(default_factory=list)
     changes: tuple[RecordedChange, ...] = ()
+    passed_over: tuple[tuple[str, str], ...] = ()
 
     def ids_at(self, path: bytes) -> set[bytes]:
         """The contents that take part in what is done to a path; where a rename led to it, of all paths."""
@@ -138,8 +139,22 @@ def plan_of_undo(
         event_id = None if start is None else str(store.event(start)["event_id"])
         return plan_of_undone_restore(store.blobs, store.rows, event_id, into)
     done = _Done(store, into)
-    names = names or [_newest(store, done, session)]
-    targets = [target for name in names for target in _targets(store, name, done, since=since, force=force)]
+    if not names:
+        passed: list[tuple[str, str]] = []
+        newest: UndoPlan | None = None
+        for name in _newest_first(store, done, session, passed):
+            targets = list(_targets(store, name, done, since=since, force=force))
+            plan = _plan(store, UNDO, targets, paths, into, conflicts, None)
+            newest = newest or plan
+            if plan.steps or plan.conflicts or paths or since:
+                return replace(plan, passed_over=tuple(passed))
+            why = "nothing of it can be taken back" if plan.partial else "all of it is as it was before"
+            passed.append((f"turn:{name}", why))
+        assert newest is not None, "without a turn it is refused"
+        return replace(newest, passed_over=tuple(passed))
+    targets = [
+        target for name in names for target in _targets(store, name, done, since=since, force=force)
+    ]
     for operation in filter(None, (done.all.named(target.operation or "") for target in targets)):
         into = _directory_of(store, operation, into)
     undo_of = targets[0].operation if len(names) == 1 and targets else None
@@ -222,23 +237,38 @@ def _targets(store: UndoStore, name: str, done: _Done, *, since: bool, force: bo
                 yield _of_turn(store, each, done, must=not since)
 
 
-def _newest(store: UndoStore, done: _Done, session: tuple[str, str] | None) -> str:
-    """The newest turn of an agent that has ended and is not undone."""
-    some_run = False
+def _newest_first(
+    store: UndoStore,
+    done: _Done,
+    session: tuple[str, str] | None,
+    passed: list[tuple[str, str]],
+) -> Iterator[str]:
+    """The turns of agents that have ended and are not undone; those undone in part are added to `passed`.
+
+    Raises: NotFound, where there is none.
+    """
+    some_run = found = False
     for ref in _agent_turns(store, session, done.worktree):
         if done.all.undo_of_turn(ref.context_id) is not None or _only_took_back(store, done.all, ref):
             continue
-        if _is_running(store, ref):
+        in_part = done.all.undo_in_part(ref.context_id)
+        if in_part is not None:
+            passed.append((ref.context_id, f"event:{in_part.id} took it back but for what it left"))
+        elif _is_running(store, ref):
             some_run = True
-            continue
-        return ref.name
+        else:
+            found = True
+            yield ref.name
+    if found:
+        return
     if some_run:
         raise NotFound(
             "the only turn to undo is still running. Name it, with --force, or wait until it ends."
         )
     where = " of this session" if session else ""
+    left = "".join(f" {name}: {why}; `locus undo {name}` shows the rest." for name, why in passed[:1])
     raise NotFound(
-        f"no turn{where} of an agent changed files, or all are undone. `locus log` lists the turns."
+        f"no turn{where} of an agent changed files, or all are undone. `locus log` lists the turns.{left}"
     )
 
 

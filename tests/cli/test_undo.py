@@ -106,6 +106,33 @@ def test_undo_goes_one_turn_further_each_time(work: Path, locus: Locus) -> None:
     assert [row["taken_back"] for row in listed] == [False] * 3 + [True] * 3
 
 
+def test_plain_undo_passes_over_what_has_nothing_left_to_take_back(work: Path, locus: Locus) -> None:
+    """P1: The stack: a turn that was undone but for its conflicts, and one whose changes are gone by hand, do
+    not stop it; the plan says which were passed over and why. A redo makes the first one the next again."""
+    agent = Agent(work)
+    agent.start()
+    for number in (1, 5, 9):
+        agent.prompt(f"Change {number}")
+        agent.edit("text.py", f"line {number}", f"changed {number}")
+        agent.write(f"new{number}.txt", "1\n")
+        agent.stop()
+    replace(work, "changed 9", "mine")
+    replace(work, "changed 5", "line 5")
+    (work / "new5.txt").unlink()
+    assert locus("undo", "--yes").code == 3
+    assert locus("undo", "--skip-conflicts", "--yes").code == 4
+    shown = locus("undo", "--dry-run")
+    assert shown.code == 0 and '"Change 1"' in shown.text
+    assert shown.text.count("passed over  turn:") == 2
+    assert "took it back but for what it left" in shown.text and "all of it is as it was" in shown.text
+    assert len(asked(locus("undo", "--dry-run", "--json"))["passed_over"]) == 2
+    assert locus("undo", "--yes").code == 0 and not (work / "new1.txt").exists()
+    assert (work / "text.py").read_text() == LINES.replace("line 9", "mine")
+    assert "There is nothing to do" in locus("undo", "--yes").err
+    assert locus("redo", "--yes").code == 0 and locus("redo", "--yes").code == 0
+    assert '"Change 9"' in locus("undo").text
+
+
 def test_sql_says_which_turn_is_taken_back(work: Path, locus: Locus) -> None:
     """P1: `turns.undone_by` names the undo while it holds: not of some paths alone, nor after a redo."""
     bad_turn(work)
