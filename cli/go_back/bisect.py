@@ -86,7 +86,9 @@ def run(
     directory = tempfile.mkdtemp(prefix="locus-bisect-")
     try:
         with open_store() as store:
-            states, left_out = states_of(store.query, session, commits=want_all, worktree=worktree_of(os.getcwd()))
+            states, left_out = states_of(
+                store.query, session, commits=want_all, worktree=worktree_of(os.getcwd())
+            )
             states = between(store, states, good, bad)
             targets = [(name, os.path.abspath(name)) for name in links]
             bench = Bench(directory, trees_of(store), targets)

@@ -14,10 +14,10 @@ from eventlog.worktree import git
 
 def worktree_of(directory: str | os.PathLike[str]) -> str | None:
     """Git's name of a linked worktree; None for another directory."""
-    found = git.find(os.fsencode(os.path.realpath(directory)))
-    if found is None or found.git_dir == found.common_dir:
+    repository = git.find(os.fsencode(os.path.realpath(directory)))
+    if repository is None or repository.git_dir == repository.common_dir:
         return None
-    return os.fsdecode(os.path.basename(found.git_dir))
+    return os.fsdecode(os.path.basename(repository.git_dir))
 
 
 def project_of(store_root: str) -> str | None:
@@ -49,11 +49,12 @@ def refuse_other_worktree(store_root: str, events: Events, ref: TurnRef) -> None
 
 def _directory(project: str, name: str) -> str | None:
     """Where a linked worktree is, as git has it."""
-    found = git.find(os.fsencode(project))
-    if found is None:
+    repository = git.find(os.fsencode(project))
+    if repository is None:
         return None
+    pointer = os.path.join(repository.common_dir, b"worktrees", os.fsencode(name), b"gitdir")
     try:
-        with open(os.path.join(found.common_dir, b"worktrees", os.fsencode(name), b"gitdir"), "rb") as file:
+        with open(pointer, "rb") as file:
             return os.fsdecode(os.path.dirname(file.read(4096).strip()))
     except OSError:
         return None

@@ -152,9 +152,7 @@ def plan_of_undo(
             passed.append((f"turn:{name}", why))
         assert newest is not None, "without a turn it is refused"
         return replace(newest, passed_over=tuple(passed))
-    targets = [
-        target for name in names for target in _targets(store, name, done, since=since, force=force)
-    ]
+    targets = [target for name in names for target in _targets(store, name, done, since=since, force=force)]
     for operation in filter(None, (done.all.named(target.operation or "") for target in targets)):
         into = _directory_of(store, operation, into)
     undo_of = targets[0].operation if len(names) == 1 and targets else None
@@ -247,7 +245,7 @@ def _newest_first(
 
     Raises: NotFound, where there is none.
     """
-    some_run = found = False
+    some_run = some_ended = False
     for ref in _agent_turns(store, session, done.worktree):
         if done.all.undo_of_turn(ref.context_id) is not None or _only_took_back(store, done.all, ref):
             continue
@@ -257,9 +255,9 @@ def _newest_first(
         elif _is_running(store, ref):
             some_run = True
         else:
-            found = True
+            some_ended = True
             yield ref.name
-    if found:
+    if some_ended:
         return
     if some_run:
         raise NotFound(
