@@ -6,13 +6,15 @@ from typing import Any
 import click
 
 import eventlog
-from eventlog.undo.recover import RecordedState, plan_of_recovery, recorded_states
+from eventlog.projections.operations import UNDO
+from eventlog.undo.plan import operations_of
+from eventlog.undo.recover import BEFORE, SEEN, RecordedState, plan_of_recovery, recorded_states
 
 from .. import complete
 from ..access import open_store
 from ..exits import ERROR, exit_with
 from ..options import json_option, limit_option
-from ..output import count, document, one_line, put, say, size
+from ..output import UNKNOWN, count, document, moment_exact, one_line, put, say, size
 from ..progress import Progress
 from ..streams import can_ask
 from ..times import when
@@ -50,7 +52,12 @@ def command(path: str, number: int | None, to: str | None, yes: bool, limit: int
             exit_with(ERROR)
         chosen = _chosen(states[:limit], number, yes, as_json)
         if chosen is None:
-            return
+            if to is None:
+                return
+            raise eventlog.Refused(
+                "nothing was written: no state was chosen, and there is no terminal to ask on. --number N "
+                "writes the Nth of the list, --yes the newest."
+            )
         if to is not None:
             _write(store, chosen, to)
             return
@@ -98,7 +105,7 @@ def _bring_back(store: "eventlog.Store", chosen: RecordedState) -> None:
 
 
 def _write(store: "eventlog.Store", chosen: RecordedState, to: str) -> None:
-    data = store.blob(chosen.hash)
+    data = store.blobs.get(chosen.state.id)
     with open(to, "xb") as file:
         file.write(data)
     say(f"Wrote {one_line(chosen.path)} to {one_line(to)}.")
@@ -107,8 +114,9 @@ def _write(store: "eventlog.Store", chosen: RecordedState, to: str) -> None:
 def _show(store: "eventlog.Store", path: str, states: list[RecordedState]) -> None:
     several = len({state.path for state in states}) > 1 or (bool(states) and states[0].path != path)
     for number, state in enumerate(states, 1):
-        where = state.turn or {"restore": "saved by a restore"}.get(state.source, "")
-        parts = [f"{number:>3}", when(state.recorded_at), size(state.state.size), where]
+        size_bytes = state.size_bytes
+        shown = UNKNOWN if size_bytes is None else size(size_bytes)
+        parts = [f"{number:>3}", when(state.recorded_at), shown, _where(state)]
         if several:
             parts.append(one_line(state.path))
         if state.deleted_by is not None:
@@ -118,17 +126,29 @@ def _show(store: "eventlog.Store", path: str, states: list[RecordedState]) -> No
         put("  ".join(filter(None, parts)) + "\n")
 
 
+def _where(state: RecordedState) -> str:
+    """What the state was before or after, as first seen."""
+    if state.source == "restore":
+        done = f"{'an' if state.operation == UNDO else 'a'} {state.operation}"
+        return f"replaced by {done}" if state.moment == BEFORE else f"made by {done}"
+    if state.turn is None:
+        return "outside of any turn"
+    return {BEFORE: "before ", SEEN: "seen in "}.get(state.moment, "by ") + state.turn
+
+
 def _what(store: "eventlog.Store", event_id: str) -> str:
-    """The command or tool of an event, or its id."""
+    """The command or tool of an event, the undo or restore that it is, or its id."""
     rows = store.query("select command, tool from actions where event_id = $1", [event_id]).rows
     for command, tool in rows:
         return f"`{one_line(command)}`" if command else str(tool)
-    return f"event:{event_id}"
+    operation = operations_of(store).named(event_id)
+    return f"event:{event_id}" if operation is None else f"the {operation.kind} event:{event_id}"
 
 
 def _as_json(state: RecordedState) -> dict[str, Any]:
     return {
-        "path": state.path, "hash": state.hash, "size": state.state.size, "turn": state.turn,
-        "at": state.recorded_at, "source": state.source, "deleted_in": state.deleted_in,
+        "path": state.path, "hash": state.hash, "size": state.size_bytes, "turn": state.turn,
+        "at": moment_exact(state.recorded_at), "source": state.source, "moment": state.moment,
+        "operation": state.operation, "deleted_in": state.deleted_in,
         "deleted_by": state.deleted_by, "lost": state.lost,
     }  # fmt: skip

@@ -82,7 +82,7 @@ def _find(store: "eventlog.Store", path: str, limit: int, want_all: bool) -> "li
         raise outside
     raise eventlog.NotFound(
         f"no event changes {' or '.join(names)}. `locus log --path {names[0]}` lists what "
-        f"happened there and below, `locus cat last:{names[0]}` prints what the newest turn held."
+        f"happened there and below, `locus recover {names[0]}` its states in recorded trees."
     )
 
 

@@ -1,17 +1,19 @@
 """`locus log`: turns, newest first, or events."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 import eventlog
+from eventlog.base import jsontext
 from eventlog.base.display import event_words as what
 from eventlog.base.paths import is_within
 from eventlog.projections.definitions import ASKED_FOR, HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
 from eventlog.projections.happened import happened_at
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
-from eventlog.replay.certainty import NOT_CLOSED
+from eventlog.replay.certainty import NOT_CLOSED, changes_without_events
 
 from ..access import open_store
 from ..all_stores import in_all_stores
@@ -95,7 +97,7 @@ def command(
             listed = _find_events(store, where, limit + 1)
         else:
             listed = _find_turns(store, where, limit + 1, whole=as_json)
-            listed = [_with_life(store, turn) for turn in listed]
+            listed = _with_untold(store, [_with_life(store, turn) for turn in listed])
     more = len(listed) > limit
     del listed[limit:]
     if as_json:
@@ -107,6 +109,8 @@ def command(
         nothing = "Nothing" if want_events else "No turn"
         is_empty = not (where.parameters or left_out)
         say(f"{nothing} is recorded yet. `locus import git` starts." if is_empty else "Nothing fits.")
+    if not want_events:
+        _say_untold(listed)
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
     say_left_out(left_out)
@@ -180,6 +184,35 @@ def _with_life(store: "eventlog.Store", turn: Record) -> Record:
     return with_life({**turn, "end_certainty": at_end.state}, at_end)
 
 
+_UNTOLD = "changes_without_events"
+_SNAPSHOTS = (
+    "select session_id, turn, payload from events where event_type = 'snapshot' and turn is not null "
+    "and list_contains($1, session_id) and contains(payload::varchar, '\"told\":')"
+)
+
+
+def _with_untold(store: "eventlog.Store", turns: list[Record]) -> list[Record]:
+    """The turns; those with changes that were too many at once for an event each have their number too."""
+    changed = [t for t in turns if t["start_tree"] != t["end_tree"] and t["agent"] != "git"]
+    sessions = sorted({turn["session_id"] for turn in changed})
+    numbers: Counter[tuple[str, int]] = Counter()
+    for session, turn, payload in store.query(_SNAPSHOTS, [sessions]).rows if sessions else ():
+        numbers[session, turn] += changes_without_events({"payload": jsontext.object_of(payload)})
+    return [
+        {**turn, _UNTOLD: number} if (number := numbers[turn["session_id"], turn["turn"]]) else turn
+        for turn in turns
+    ]
+
+
+def _say_untold(turns: list[Record]) -> None:
+    untold = [turn for turn in turns if turn.get(_UNTOLD)]
+    if untold:
+        name = f"{untold[0]['session_id']}_{untold[0]['turn_id']}"
+        say(
+            f"{UNKNOWN} in FILES: too many changed at once for an event each; `locus diff {name}` shows them."
+        )
+
+
 def _turn_table(turns: list[Record]) -> str:
     # The column is left out where all turns are exact.
     states = [_state(turn) for turn in turns]
@@ -188,7 +221,7 @@ def _turn_table(turns: list[Record]) -> str:
             f"{turn['session_id']}_{turn['turn_id']}",
             when(microseconds(turn["started_at"])) or UNKNOWN,
             (turn["commit"] or "")[:_COMMIT_SHOWN],
-            str(len(turn["files_modified"] or ())),
+            UNKNOWN if turn.get(_UNTOLD) else str(len(turn["files_modified"] or ())),
             *((state,) if any(states) else ()),
             one_line(turn["title"] or turn["user_request"] or NO_TITLE),
         )

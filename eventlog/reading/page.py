@@ -13,7 +13,7 @@ from eventlog.base.display import call_target, event_words
 from eventlog.blobs.payload_texts import payload_with_texts
 from eventlog.projections.happened import happened_at, in_order_of_time
 from eventlog.query.lookup import TurnRef
-from eventlog.replay.certainty import status_words
+from eventlog.replay.certainty import changes_without_events, status_words
 from eventlog.replay.diffs import diff_of
 from eventlog.undo.plan import operations_of
 
@@ -209,6 +209,8 @@ class PageReader:
             return _words(event, AGENT, payload.get("outcome"), written)
         if kind == "error" and not calls.has_call_of(event):
             return NoteBlock(event["event_id"], happened_at(event), f"error: {event_words(event)}")
+        if kind == "snapshot" and (changes := changes_without_events(event)):
+            return NoteBlock(event["event_id"], happened_at(event), _many(event, changes))
         if kind in _NOTES or (kind == "transcript" and event["operation"] in _NOTED_LINES):
             return NoteBlock(event["event_id"], happened_at(event), _noted(event))
         return None
@@ -271,6 +273,11 @@ def _noted(event: "Mapping[str, Any]") -> str:
     kind = event["operation"] if event["event_type"] == "transcript" else event["event_type"]
     words = event_words(event)
     return f"{kind}: {words}" if words and words != kind else str(kind).replace("_", " ")
+
+
+def _many(event: "Mapping[str, Any]", changes: int) -> str:
+    turn = f"{event['session_id']}_{event['turn_id']}"
+    return f"{changes:,} files changed at once, too many for an event each: `locus diff {turn}` shows them"
 
 
 @dataclass(slots=True)

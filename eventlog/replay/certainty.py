@@ -356,6 +356,13 @@ def _payload(event: Fields) -> Fields:
     return payload if isinstance(payload, Mapping) else {}
 
 
+def changes_without_events(snapshot: Fields) -> int:
+    """How many changes its capture found where they were too many at once for an event each; else 0."""
+    capture = _capture(snapshot)
+    changes = capture.get("changes")
+    return changes if capture.get("told") == 0 and isinstance(changes, int) else 0
+
+
 def _capture(event: Fields) -> Fields:
     capture = _payload(event).get("capture")
     return capture if isinstance(capture, Mapping) else {}

@@ -7,66 +7,81 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eventlog.base.errors import Corruption, InvalidEvent, NotFound
 from eventlog.base.names import turn_id_of
 from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.ids import from_text, to_text
-from eventlog.blobs.tree import DIRECTORY, FILES, SYMLINK
+from eventlog.blobs.tree import DIRECTORY, FILES, SIZE_UNKNOWN, SKIPPED, SYMLINK, TreeEntry
 from eventlog.checkout.directory import State, state_of_entry
-from eventlog.projections.operations import EVENT_TYPE
-from eventlog.replay.deferred import DeferredContents
+from eventlog.projections.operations import EVENT_TYPE, RESTORE
+from eventlog.replay.deferred import DeferredContents, elsewhere_of, hashed
 from eventlog.restore import journal
 from eventlog.restore.plan import RestoreGoal, RestorePlan, make_plan, target_directory
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
 from eventlog.undo.plan import UndoStore, documents_of, wanted_of
 
-if TYPE_CHECKING:
-    from eventlog.blobs.tree import TreeEntry
-
 _WILD = b"*?["
+_LISTED = FILES | {SYMLINK, SKIPPED}
+BEFORE, AFTER, SEEN = "before", "after", "seen"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedState:
-    """A file as it was at some moment.
+    """A file as it was from some moment on.
 
-    `turn` and `recorded_at` (microseconds since 1970) are those of the event that tells of it. `deleted_in`
-    names the turn that deleted this state, `deleted_by` the event. `lost` says why its content is not there.
+    `turn` and `recorded_at` (microseconds since 1970) are those of the first event that shows it. `moment`
+    says whether it was there before that event, was made by it, or was only seen. Where a deletion ended it,
+    `deleted_in` names the turn, `deleted_by` the event. `lost` says why its content is not
+    there; `hash` is None where it was not captured. `operation` is the kind of the restore.
     """
 
     path: str
-    hash: str
+    hash: str | None
     state: State
     position: int
     turn: str | None
     recorded_at: int | None
     source: str  # "event", "tree" or "restore"
+    moment: str  # BEFORE, AFTER or SEEN
+    operation: str | None = None
     deleted_in: str | None = None
     deleted_by: str | None = None
     lost: str | None = None
 
+    @property
+    def size_bytes(self) -> int | None:
+        return None if self.state.size == SIZE_UNKNOWN else self.state.size
+
 
 def recorded_states(store: UndoStore, pattern: str) -> list[RecordedState]:
-    """The states of all paths that fit, newest first; of equal states that follow each other, the first seen.
+    """The states of all paths that fit, newest first.
+
+    Equal states of a path that follow each other are one, as first seen, until a deletion ends it.
 
     Args: pattern: a path of the repository, or one with `*`, `?` or `[…]`, of which `*` fits a slash too.
+    Raises: ValueError for a quoted form that is malformed.
     """
     wish = path_bytes(pattern) if pattern.startswith('"') else os.fsencode(pattern)
     states = [*_of_events(store, wish), *_of_trees(store, wish), *_of_restores(store, wish)]
     states.sort(key=lambda state: (state.position, state.source == "event"))
-    newest: dict[str, RecordedState] = {}
     distinct: list[RecordedState] = []
+    newest: dict[str, int] = {}  # of each path, the index in `distinct`
     for state in states:
-        last = newest.get(state.path)
-        if last is not None and last.hash == state.hash and last.state.kind == state.state.kind:
-            if state.deleted_in or state.deleted_by:
-                distinct[distinct.index(last)] = newest[state.path] = state
-            continue
-        newest[state.path] = state
-        distinct.append(state)
-    return [_checked(store, state) for state in reversed(distinct)]
+        at = newest.get(state.path)
+        last = None if at is None else distinct[at]
+        if at is None or last is None or last.deleted_by or not _are_equal(last.state, state.state):
+            newest[state.path] = len(distinct)
+            distinct.append(state)
+        else:
+            distinct[at] = replace(last, deleted_in=state.deleted_in, deleted_by=state.deleted_by)
+    distinct = sorted(reversed(distinct), key=lambda state: (-state.position, state.path))
+    return [_checked(store, state) for state in distinct]
+
+
+def _are_equal(a: State, b: State) -> bool:
+    return (a.kind, a.id) == (b.kind, b.id)
 
 
 def plan_of_recovery(
@@ -78,7 +93,7 @@ def plan_of_recovery(
     with target_directory(store.layout.root, into) as directory:
         wanted = wanted_of({path: recorded.state}, lambda path: directory.state_at(path)[0])
         goal = RestoreGoal(recorded.turn or "", "end")
-        bound = ["recover", recorded.hash, recorded.path]
+        bound = ["recover", to_text(recorded.state.id), recorded.path]
         plan = make_plan(directory, wanted, store.blobs, goal, bound=bound)
     return replace(plan, title=f"Recover {recorded.path}", notes={"operation_of": "recover"})
 
@@ -117,6 +132,7 @@ def _of_change(change: RecordedChange, event: Mapping[str, Any], wish: bytes) ->
             turn=turn,
             recorded_at=event["recorded_at"],
             source="event",
+            moment=BEFORE if is_before else AFTER,
             deleted_in=turn if gone else None,
             deleted_by=str(event["cause"] or event["event_id"]) if gone else None,
         )
@@ -124,7 +140,9 @@ def _of_change(change: RecordedChange, event: Mapping[str, Any], wish: bytes) ->
 
 def _of_trees(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
     """Of captured trees, and of those that restores saved of which the log has no end."""
-    columns = ("position", "tree_hash", "session_id", "turn", "recorded_at", "event_type", "event_id")
+    columns = (
+        "position", "operation", "tree_hash", "session_id", "turn", "recorded_at", "event_type", "event_id",
+    )  # fmt: skip
     walk = _TreeWalk(store, wish)
     ends = store.rows(event_types=(EVENT_TYPE,), columns=("operation", "cause"))
     ended = {event["cause"] for event in ends if event["operation"] == "end"}
@@ -136,45 +154,62 @@ def _of_trees(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
             root = from_text(str(event["tree_hash"]))
         except InvalidEvent:
             continue
-        for path, kind, id, size in walk.files(root, b""):
+        for path, state in walk.files(root, b""):
             yield RecordedState(
                 path=path_text(path),
-                hash=to_text(id),
-                state=state_of_entry(kind, id, size),
+                hash=None if state.kind == SKIPPED else to_text(state.id),
+                state=state,
                 position=2 * int(event["position"]),
                 turn=_turn_of(event),
                 recorded_at=event["recorded_at"],
                 source="restore" if is_restore else "tree",
+                moment=BEFORE if is_restore or event["operation"] == "turn_start" else SEEN,
+                operation=RESTORE if is_restore else None,
             )
 
 
 class _TreeWalk:
-    """Finds the files that fit in trees, each directory once."""
+    """Finds the files that fit in trees, each directory once.
+
+    Contents that were deferred, or that git holds, count too.
+    """
 
     def __init__(self, store: UndoStore, wish: bytes) -> None:
         self._blobs = store.blobs
+        self._deferred = DeferredContents(store.blobs, store.rows)
         self._wish = wish
-        self._known: dict[tuple[bytes, bytes], list[tuple[bytes, bytes, bytes, int]]] = {}
+        self._known: dict[tuple[bytes, bytes], list[tuple[bytes, State]]] = {}
 
-    def files(self, id: bytes, folder: bytes) -> list[tuple[bytes, bytes, bytes, int]]:
-        """(path, kind, id, size) of the files below a directory of a tree that fit."""
+    def files(self, id: bytes, folder: bytes) -> list[tuple[bytes, State]]:
+        """The paths below a directory of a tree that fit, each with its state: of kind SKIPPED where its
+        content is not to be had, with the id of the sentence that says why."""
         key = (id, folder)
         if key not in self._known:
             self._known[key] = list(self._read(id, folder))
         return self._known[key]
 
-    def _read(self, id: bytes, folder: bytes) -> Iterator[tuple[bytes, bytes, bytes, int]]:
+    def _read(self, id: bytes, folder: bytes) -> Iterator[tuple[bytes, State]]:
         try:
             entries: tuple[TreeEntry, ...] = self._blobs.get_tree(id)
         except (NotFound, Corruption):
             return
-        for name, kind, content, size in entries:
-            path = folder + b"/" + name if folder else name
-            if kind == DIRECTORY:
+        for entry in entries:
+            path = folder + b"/" + entry.name if folder else entry.name
+            if entry.kind == DIRECTORY:
                 if self._leads(path):
-                    yield from self.files(content, path)
-            elif (kind in FILES or kind == SYMLINK) and _fits(path, self._wish):
-                yield path, kind, content, size
+                    yield from self.files(entry.id, path)
+            elif entry.kind in _LISTED and _fits(path, self._wish):
+                yield path, self._state(self._deferred.entry(entry, path))
+
+    def _state(self, entry: TreeEntry) -> State:
+        if entry.kind != SKIPPED:
+            try:
+                entry = hashed(self._blobs, entry)
+            except NotFound as error:
+                id = elsewhere_of(self._blobs).add_text(str(error))
+                return State(SKIPPED, None, id, entry.size)
+            return state_of_entry(entry.kind, entry.id, entry.size)
+        return State(SKIPPED, None, entry.id, entry.size)
 
     def _leads(self, folder: bytes) -> bool:
         """Whether something that fits may be in a directory."""
@@ -187,25 +222,34 @@ class _TreeWalk:
 
 
 def _of_restores(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
-    """What restores, undos and redos replaced."""
+    """What restores, undos and redos replaced, and what they made in the directory that holds the store."""
+    here = os.fsencode(os.path.realpath(os.path.dirname(store.layout.root)))
     for operation, document in documents_of(store):
+        is_here = document.target == here
         for step in document.steps:
-            state = step.before
-            if state is not None and state.kind != DIRECTORY and _fits(step.path, wish):
+            if not _fits(step.path, wish):
+                continue
+            for state, is_before in ((step.before, True), (step.after, False)):
+                if state is None or state.kind == DIRECTORY or not (is_before or is_here):
+                    continue
                 yield RecordedState(
                     path=path_text(step.path),
                     hash=to_text(state.id),
                     state=state,
-                    position=2 * operation.position,
+                    position=2 * operation.position + (not is_before),
                     turn=None,
                     recorded_at=operation.recorded_at,
                     source="restore",
-                    deleted_by=operation.id if step.after is None else None,
+                    moment=BEFORE if is_before else AFTER,
+                    operation=operation.kind,
+                    deleted_by=operation.id if is_here and step.after is None else None,
                 )
 
 
 def _checked(store: UndoStore, recorded: RecordedState) -> RecordedState:
     """The state, with why its content is not to be had, where it is not."""
+    if recorded.state.kind == SKIPPED:
+        return replace(recorded, lost=_sentence(store, recorded.state.id))
     stored = store.blobs.locations([recorded.state.id]).get(recorded.state.id)
     if stored is not None:
         return replace(recorded, state=recorded.state._replace(size=stored[4]))
@@ -214,6 +258,14 @@ def _checked(store: UndoStore, recorded: RecordedState) -> RecordedState:
     except (NotFound, Corruption) as error:
         return replace(recorded, lost=str(error))
     return replace(recorded, state=recorded.state._replace(size=len(data)))
+
+
+def _sentence(store: UndoStore, id: bytes) -> str:
+    """Why a content was not captured, as its tree says it."""
+    try:
+        return store.blobs.get(id).decode("utf-8", "replace")
+    except (NotFound, Corruption) as error:
+        return str(error)
 
 
 def _turn_of(event: Mapping[str, Any]) -> str | None:

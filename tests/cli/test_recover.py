@@ -1,12 +1,14 @@
 """`locus recover`: files that are gone, through the hook program and the command."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.cli.hook_support import Agent, project
+from tests.cli.hook_support import Agent, events, project
 from tests.cli.support import Locus
+from tests.worktree.support import git
 
 
 @pytest.fixture
@@ -78,3 +80,91 @@ def test_nothing_is_found_by_a_wrong_name_but_its_like(work: Path, locus: Locus)
     assert ended.code == 1 and "docs/notes.md" in ended.err
     assert locus("recover", "docs/notes.md").code == 0 and not (work / "docs").exists()
     assert locus("recover", "docs/notes.md", "--number", "9").code == 1
+
+
+def test_a_file_that_git_holds_is_found(
+    tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: A tree names contents that git holds, or that were deferred, by a list: recorded states too."""
+    root = project(tmp_path)
+    monkeypatch.chdir(root)
+    (root / "s").mkdir()
+    for number in range(2100):
+        (root / f"s/f{number}").write_text(f"{number}\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "many")
+    agent = Agent(root)
+    agent.start()
+    agent.prompt("Look")
+    agent.stop()
+    assert "in_git" in json.dumps([event["payload"] for event in events(root, "snapshot")])
+    (root / "s/f1").unlink()
+    found = states(locus, "s/f1")
+    assert [(s["source"], s["moment"], s["size"], s["lost"]) for s in found] == [("tree", "before", 2, None)]
+    assert len(states(locus, "s/f209?")) == 10
+    assert locus("recover", "s/f1", "--yes").code == 0 and (root / "s/f1").read_text() == "1\n"
+
+
+def test_a_state_that_was_not_captured_is_listed_with_the_reason(work: Path, locus: Locus) -> None:
+    """P1: What a tree names and does not hold is no content, and no absence."""
+    os.mkfifo(work / "pipe")
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Look")
+    agent.stop()
+    (state,) = states(locus, "pipe")
+    assert state["hash"] is None and state["size"] is None and state["lost"]
+    assert locus("recover", "pipe", "--yes").code == 1
+
+
+def test_states_are_listed_as_they_were_first_seen(work: Path, locus: Locus) -> None:
+    """P1: The newest comes first; a deletion ends a state, and the same content after it is another one.
+
+    Each says whether it was there before a turn or made by it.
+    """
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Spoil it again")
+    agent.bash("echo '# Sample' > readme.md; mkdir docs; echo first > docs/notes.md")
+    agent.stop()
+    assert locus("undo", "--yes").code == 0 and locus("redo", "--yes").code == 0
+    found = states(locus, "docs/notes.md")
+    times = [str(s["at"]) for s in found]
+    assert times == sorted(times, reverse=True) and all(at.endswith("Z") for at in times)
+    assert [(s["source"], s["moment"], s["operation"], s["deleted_by"] is None) for s in found] == [
+        ("restore", "after", "redo", True), ("event", "after", None, False), ("event", "after", None, False),
+        ("event", "after", None, True),
+    ]  # fmt: skip
+    shown = locus("recover", "docs/notes.md").text.splitlines()
+    assert "made by a redo" in shown[0] and "deleted by" not in shown[0]
+    assert "deleted by the undo event:" in shown[1] and "deleted by `rm -r docs" in shown[2]
+    first, *_, last = locus("recover", "readme.md").text.splitlines()
+    assert "made by a redo" in first and "before " in last
+
+
+def test_writing_elsewhere_needs_a_choice(work: Path, locus: Locus) -> None:
+    """Where nobody can be asked the refusal says what to give, and nothing is written."""
+    for more in ((), ("--json",)):
+        ended = locus("recover", "readme.md", "--to", "copy.md", *more)
+        assert ended.code == 3 and "nothing was written" in ended.err
+        assert "--number" in ended.err and "--yes" in ended.err and not (work / "copy.md").exists()
+
+
+def test_too_many_changes_for_events_are_not_none(
+    tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: Too many changes at once are not none: no command says that nothing was changed."""
+    root = project(tmp_path)
+    monkeypatch.chdir(root)
+    agent = Agent(root)
+    agent.start()
+    agent.prompt("Fill")
+    agent.bash("mkdir s; seq 5001 | split -l 1 -a 4 - s/f")
+    agent.stop()
+    ended = locus("log")
+    assert " – " in ended.text and "`locus diff " in ended.err
+    assert json.loads(locus("log", "--json").text)["changes_without_events"] == 5001
+    assert "5,001 files changed at once" in locus("show", "last").text
+    ended = locus("history", "s/faaaa")
+    assert ended.code == 1 and "`locus recover s/faaaa`" in ended.err
+    assert locus("recover", "s/faaaa").code == 0
