@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import eventlog
-from eventlog.base.paths import is_outside, path_text, within_sql
+from eventlog.base.paths import is_outside, path_bytes, path_text, within_sql
 from eventlog.base.types import KIND_OF_TYPE
 from eventlog.secrets.outside_names import OutsideNames
 
@@ -14,11 +14,11 @@ def names_of(store: "eventlog.Store", typed: str) -> list[str]:
     """The paths in the repository that `typed` may mean, the likelier first.
 
     Relative to the working directory if that is inside the repository, then relative to the
-    repository's root; an absolute path means one thing. Text in double quotes is taken as it is.
-    Raises: NotFound for a path outside the repository.
+    repository's root; an absolute path means one thing. Text in double quotes is a path of the repository.
+    Raises: NotFound for a path outside the repository, MalformedPath.
     """
     if typed.startswith('"') or is_outside(f"{typed}/"):
-        return [typed]
+        return [as_recorded(typed)]
     roots = _roots(store)
     if os.path.isabs(typed):
         # The last name may be a symlink, and means the link.
@@ -32,6 +32,14 @@ def names_of(store: "eventlog.Store", typed: str) -> list[str]:
     if not names:
         raise eventlog.NotFound(f"{typed} is outside the repository at {roots[0]}")
     return list(dict.fromkeys(names))
+
+
+def as_recorded(typed: str) -> str:
+    """A path as events have it; only a quoted form differs, since names have several of these.
+
+    Raises: MalformedPath.
+    """
+    return path_text(path_bytes(typed)) if typed.startswith('"') else typed
 
 
 def outside_names(store: "eventlog.Store", path: str) -> list[str]:

@@ -27,6 +27,7 @@ from eventlog.base.display import microseconds as microseconds
 from eventlog.base.display import moment as moment
 from eventlog.base.display import moment_exact as moment_exact
 from eventlog.base.display import one_line as one_line
+from eventlog.base.display import path_words as path_words
 from eventlog.base.display import short_hash as short_hash
 
 from .outside import local

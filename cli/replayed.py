@@ -7,7 +7,7 @@ from eventlog.base.paths import path_text
 from eventlog.worktree.entries import BY_CHOICE
 
 from .exits import PARTIAL, exit_with
-from .output import certainty_json, count, document, ignored_text, one_line, put, say, size
+from .output import certainty_json, count, document, ignored_text, one_line, path_words, put, say, size
 
 if TYPE_CHECKING:
     from eventlog import TreeState
@@ -48,11 +48,11 @@ def show_replayed(
         for path, reason in absent:
             if path == "." and reason == state.certainty.why:
                 continue  # it was printed already
-            put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
+            put(f"not reproduced: {path_words(path)}: {one_line(reason)}\n")
         if state.ignored_count:
             put(f"{ignored_text(state.ignored_count)}\n")
         for path, commit in submodules:
-            put(f"submodule, left empty: {one_line(path)} at {one_line(commit)}\n")
+            put(f"submodule, left empty: {path_words(path)} at {one_line(commit)}\n")
     named = {path.rstrip("/") for path in paths}
     if any(reason not in BY_CHOICE or path in named for path, reason in absent):
         exit_with(PARTIAL)

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 import eventlog
-from eventlog.base.paths import OUTSIDE, is_outside, path_text
+from eventlog.base.paths import OUTSIDE, is_outside, path_text, quoted
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import DIRECTORY, TreeEntry
 from eventlog.query.lookup import names_a_turn
-from eventlog.replay.patches import mode_of, quoted
+from eventlog.replay.patches import mode_of
 
 from .. import complete
 from ..access import open_store
@@ -25,6 +25,7 @@ from ..output import (
     lines,
     naming_stdout,
     one_line,
+    path_words,
     put,
     say,
     table,
@@ -82,7 +83,7 @@ def command(
     if not as_json:
         _say_missing(diff, reading)
         for path in outside:
-            say(f"changed outside of the repository: {one_line(local(path))} (locus history shows it)")
+            say(f"changed outside of the repository: {path_words(local(path))} (locus history shows it)")
     if reading.damage is not None:
         raise reading.damage
     if diff.missing or reading.lost:
@@ -192,8 +193,8 @@ def _stat(files: "Iterable[eventlog.FileDiff]") -> str:
         added += file.lines_added or 0
         removed += file.lines_removed or 0
         counts = "binary" if file.binary else change_text(file.lines_added, file.lines_removed)
-        path = file.path if file.old_path is None else f"{file.old_path} → {file.path}"
-        cells.append((file.operation, counts, one_line(path)))
+        names = (path_words(path) for path in (file.old_path, file.path) if path is not None)
+        cells.append((file.operation, counts, " → ".join(names)))
     if not cells:
         return ""
     listed = table(("CHANGE", "LINES", "PATH"), cells, right=(1,), free=(), drop=("CHANGE",))
@@ -246,7 +247,7 @@ def _entry(entry: TreeEntry | None) -> dict[str, Any] | None:
 
 def _say_missing(diff: "eventlog.Diff", reading: _Reading) -> None:
     for path, reason in [*((_text(gap.path), gap.reason) for gap in diff.missing), *reading.lost]:
-        say(f"not compared: {one_line(path)}: {one_line(reason)}")
+        say(f"not compared: {path_words(path)}: {one_line(reason)}")
 
 
 def _text(path: bytes) -> str:

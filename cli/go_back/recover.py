@@ -14,7 +14,7 @@ from .. import complete
 from ..access import open_store
 from ..exits import ERROR, exit_with
 from ..options import json_option, limit_option
-from ..output import UNKNOWN, count, document, moment_exact, one_line, put, say, size
+from ..output import UNKNOWN, count, document, moment_exact, one_line, path_words, put, say, size
 from ..progress import Progress
 from ..streams import can_ask
 from ..times import when
@@ -47,8 +47,8 @@ def command(path: str, number: int | None, to: str | None, yes: bool, limit: int
         if len(states) > limit:
             say(f"There are more; --limit N shows more than {limit}.")
         if not states:
-            also = f" Of this name there are: {', '.join(elsewhere)}." if elsewhere else ""
-            say(f"No state of {path} was recorded.{also}")
+            also = f" Of this name there are: {', '.join(map(path_words, elsewhere))}." if elsewhere else ""
+            say(f"No state of {path_words(path)} was recorded.{also}")
             exit_with(ERROR)
         chosen = _chosen(states[:limit], number, yes, as_json)
         if chosen is None:
@@ -90,25 +90,25 @@ def _chosen(
         raise eventlog.NotFound(f"there are only {count(len(states), 'state')}, and no number {number}")
     chosen = states[number - 1]
     if chosen.lost is not None:
-        raise eventlog.NotFound(f"{chosen.path}: {chosen.lost}. --number N takes another state.")
+        raise eventlog.NotFound(f"{path_words(chosen.path)}: {chosen.lost}. --number N takes another state.")
     return chosen
 
 
 def _bring_back(store: "eventlog.Store", chosen: RecordedState) -> None:
     plan = plan_of_recovery(store, chosen)
     if not plan.steps and not plan.conflicts:
-        say(f"{one_line(chosen.path)} is in this state already.")
+        say(f"{path_words(chosen.path)} is in this state already.")
         return
     with Progress("recovering"):
         store.restore(plan)
-    say(f"Recovered {one_line(chosen.path)}. `locus restore --undo` takes it back.")
+    say(f"Recovered {path_words(chosen.path)}. `locus restore --undo` takes it back.")
 
 
 def _write(store: "eventlog.Store", chosen: RecordedState, to: str) -> None:
     data = store.blobs.get(chosen.state.id)
     with open(to, "xb") as file:
         file.write(data)
-    say(f"Wrote {one_line(chosen.path)} to {one_line(to)}.")
+    say(f"Wrote {path_words(chosen.path)} to {one_line(to)}.")
 
 
 def _show(store: "eventlog.Store", path: str, states: list[RecordedState]) -> None:
@@ -118,7 +118,7 @@ def _show(store: "eventlog.Store", path: str, states: list[RecordedState]) -> No
         shown = UNKNOWN if size_bytes is None else size(size_bytes)
         parts = [f"{number:>3}", when(state.recorded_at), shown, _where(state)]
         if several:
-            parts.append(one_line(state.path))
+            parts.append(path_words(state.path))
         if state.deleted_by is not None:
             parts.append(f"deleted by {_what(store, state.deleted_by)}")
         if state.lost is not None:

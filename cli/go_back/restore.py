@@ -14,7 +14,7 @@ from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
-from ..output import certainty_json, count, document, ignored_text, one_line, put, say
+from ..output import certainty_json, count, document, ignored_text, one_line, path_words, put, say
 from ..progress import Progress
 from ..terminal import put_styled
 from ..terminal import step as plan_step
@@ -260,7 +260,7 @@ def reasons(listed: Listed) -> list[dict[str, str]]:
 
 
 def text_of(path: bytes) -> str:
-    return one_line(name_of(path))
+    return path_words(name_of(path))
 
 
 def name_of(path: bytes) -> str:

@@ -9,7 +9,7 @@ from eventlog.importers.git_history import GitImportReport, import_git
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
 from ..options import json_option
-from ..output import count, document, one_line, put, say
+from ..output import count, document, one_line, path_words, put, say
 from ..progress import Progress, seal_shown
 from .withheld_text import say_withheld
 
@@ -43,7 +43,7 @@ def command(repository: str, rev: str, limit: int | None, all_parents: bool, as_
 
 def _tell(report: GitImportReport) -> None:
     for path, reason in report.missing:
-        put(f"not recorded: {one_line(path)}: {one_line(reason)}\n")
+        put(f"not recorded: {path_words(path)}: {one_line(reason)}\n")
     if report.provisional:
         say(
             "This is a shallow clone: turns are counted from its oldest commit, and a full import will "

@@ -16,7 +16,7 @@ from eventlog.undo.blame_cache import kept_blame
 from .. import complete
 from ..access import open_store
 from ..options import json_option
-from ..output import document, one_line, put
+from ..output import document, one_line, path_words, put
 from ..times import when
 
 _WORDS = {
@@ -233,7 +233,7 @@ def _porcelain(lines: Sequence[BlamedLine], path: str) -> Iterator[bytes]:
         head = [f"{id} {line.origin.line} {line.number} 1", f"author {author}", "author-mail <>",
                 f"author-time {seconds}", "author-tz +0000", f"committer {author}", "committer-mail <>",
                 f"committer-time {seconds}", "committer-tz +0000", f"summary {summary}",
-                f"filename {path if version is None else version.path}"]  # fmt: skip
+                f"filename {path_words(path if version is None else version.path)}"]  # fmt: skip
         end = b"" if line.text.endswith(b"\n") else b"\n"
         yield "\n".join(head).encode() + b"\n\t" + line.text + end
 

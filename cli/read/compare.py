@@ -15,7 +15,7 @@ from .. import complete
 from ..access import open_store
 from ..all_stores import in_all_stores
 from ..options import json_option
-from ..output import count, document, one_line, put, say, table
+from ..output import count, document, one_line, path_words, put, say, table
 
 _PATHS_SHOWN = 20
 _COLUMNS_OF_A_SIDE = 60
@@ -86,7 +86,7 @@ def _files(files: ComparedFiles) -> str:
               ("both, differently", files.differently))  # fmt: skip
     for name, paths in groups:
         parts.append(f"{name:<18} {count(len(paths), 'file')}\n")
-        parts += [f"    {one_line(path)}\n" for path in paths[:_PATHS_SHOWN]]
+        parts += [f"    {path_words(path)}\n" for path in paths[:_PATHS_SHOWN]]
         if len(paths) > _PATHS_SHOWN:
             parts.append(f"    and {len(paths) - _PATHS_SHOWN:,} more\n")
     return "".join(parts)

@@ -14,7 +14,18 @@ from ..access import open_store
 from ..all_stores import in_all_stores
 from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
-from ..output import count, document, duration, microseconds, moment_exact, one_line, put, say, table
+from ..output import (
+    count,
+    document,
+    duration,
+    microseconds,
+    moment_exact,
+    one_line,
+    path_words,
+    put,
+    say,
+    table,
+)
 from ..records import records
 from ..times import when, zone
 from .words import WordsCommand, chosen, replay, say_partial
@@ -173,6 +184,10 @@ def _error_json(failure: FoundError) -> dict[str, Any]:
     }
 
 
+def _where(failure: FoundError) -> str:
+    return path_words(failure.path) if failure.path else one_line(failure.tool or "")
+
+
 def _table(errors: list[FoundError]) -> str:
     cells = [
         (
@@ -182,7 +197,7 @@ def _table(errors: list[FoundError]) -> str:
             failure.resolved or "open",
             "" if failure.took_us is None else duration(failure.took_us),
             one_line(failure.error_type or ""),
-            one_line(" ".join(t for t in (failure.path or failure.tool, failure.message) if t)),
+            " ".join(filter(None, (_where(failure), one_line(failure.message or "")))),
         )
         for failure in errors
     ]

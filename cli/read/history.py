@@ -21,6 +21,7 @@ from ..output import (
     json_line,
     moment_exact,
     one_line,
+    path_words,
     put,
     say,
     say_left_out,
@@ -107,7 +108,7 @@ def _table(versions: "list[eventlog.FileVersion]") -> str:
             version.operation or "",
             change(version.lines_added, version.lines_removed),
             short_hash(version.after_hash) if version.after_hash else "",
-            one_line(version.path if version.old_path is None else f"{version.old_path} → {version.path}"),
+            " → ".join(path_words(path) for path in (version.old_path, version.path) if path is not None),
             one_line(version.title or version.user_request or ""),
         )
         for version in versions

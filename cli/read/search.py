@@ -14,7 +14,7 @@ from ..access import open_store
 from ..all_stores import in_all_stores
 from ..filters import check_filters, filter_of
 from ..options import json_option, limit_option, session_option, since_option
-from ..output import count, document, lines, moment_exact, one_line, put, say
+from ..output import count, document, fit, lines, moment_exact, one_line, path_words, put, say
 from ..progress import Progress
 from ..times import when
 from .words import WordsCommand, replay, say_partial
@@ -140,7 +140,8 @@ def go_on_with(hit: Hit) -> str:
 
 
 def _shown(hit: Hit) -> str:
-    what = hit.path if hit.is_content else hit.title or " ".join(t for t in (hit.tool, hit.path) if t)
+    path = path_words(hit.path or "")
+    what = path if hit.is_content else fit(one_line(hit.title or f"{hit.tool or ''} {path}"), 100)
     kind = "content" if hit.is_content else hit.event_type
     versions = f" ({count(hit.versions, 'version')})" if hit.versions > 1 else ""
     head = "  ".join(
@@ -150,7 +151,7 @@ def _shown(hit: Hit) -> str:
             hit.event_id[:_EVENT_SHOWN],
             when(hit.at),
             kind,
-            one_line(what or "", 100),
+            what,
         )
         if part
     )

@@ -38,6 +38,7 @@ from ..output import (
     moment_exact,
     one_line,
     pairs,
+    path_words,
     put,
     say,
     table,
@@ -49,6 +50,7 @@ from ..terminal import put_lines
 from ..times import when, with_zone, zone
 
 _LISTED_MAX = 5
+_PATHS = frozenset(("path", "files_read", "files_modified"))
 _LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
 _HEX = frozenset("0123456789abcdef")
 _OF_PARTS = "where list_contains($1, session_id) order by list_position($1, session_id), turn"
@@ -279,11 +281,12 @@ def _value(name: str, value: Any) -> str:
         return ""
     if isinstance(value, list):
         more = f", and {len(value) - _LIST_SHOWN:,} more" if len(value) > _LIST_SHOWN else ""
-        return one_line(", ".join(map(str, value[:_LIST_SHOWN])) + more)
+        spelled = path_words if name in _PATHS else one_line
+        return ", ".join(spelled(str(each)) for each in value[:_LIST_SHOWN]) + more
     if isinstance(value, dict):
         return one_line(compact_json(value))
     if COLUMN_KINDS.get(name) == TIME or hasattr(value, "isoformat"):
         return value if isinstance(value, str) else moment_exact(microseconds(value)) or ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return one_line(str(value))
+    return path_words(str(value)) if name in _PATHS else one_line(str(value))

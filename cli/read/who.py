@@ -8,7 +8,7 @@ from eventlog.memory.who import Worker
 from ..access import open_store
 from ..all_stores import in_all_stores
 from ..options import json_option
-from ..output import count, document, one_line, put, say
+from ..output import count, document, one_line, path_words, put, say
 from ..outside import local
 from ..session.text import end_stale
 from ..times import with_zone
@@ -54,7 +54,7 @@ def _shown(worker: Worker) -> str:
     if session.description:
         head += f"  {one_line(session.description)}\n"
     for touch in worker.touches[:_FILES_SHOWN]:
-        path = one_line(local(touch.path))
+        path = path_words(local(touch.path))
         head += f"  {touch.event_id[:12]}  {with_zone(touch.at_us)}  {path}  {touch.how}\n"
     more = len(worker.touches) - _FILES_SHOWN
     return head + (f"  and {count(more, 'more file')}\n" if more > 0 else "")

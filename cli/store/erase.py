@@ -12,7 +12,7 @@ from eventlog.erasure.erasure import Erased, ErasurePlan
 
 from ..access import open_store
 from ..exits import PARTIAL, exit_with
-from ..filters import filter_of
+from ..filters import as_recorded, filter_of
 from ..options import json_option
 from ..output import count, document, put, say
 from ..progress import Progress
@@ -82,7 +82,9 @@ def _plan(
     if session is not None:
         return erasure.plan_session(store, session)
     if path is not None:
-        return erasure.plan_path(store, (filter_of(store, path) if os.path.isabs(path) else None) or path)
+        return erasure.plan_path(
+            store, (filter_of(store, path) if os.path.isabs(path) else None) or as_recorded(path)
+        )
     if secret == "-":
         secret = sys.stdin.read().rstrip("\r\n")
     return erasure.plan_secret(store, secret or "")

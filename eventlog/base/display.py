@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eventlog.base.paths import path_bytes, quoted
 from eventlog.base.types import TIME_MAX, TIME_MIN
 
 _ALLOWED_IN_LINES = "\n\t"
@@ -43,6 +44,19 @@ def one_line(text: str, width: int = 0) -> str:
 def harmless(text: str) -> str:
     """Foreign text on one line, complete: unsafe characters are spelled out."""
     return _clean(text, "")
+
+
+def path_words(text: str) -> str:
+    """A path of an event on one harmless line, in a form that commands take as a PATH.
+
+    A name with control characters or direction marks has git's quoted form, as in diffs.
+    """
+    if _clean(text, "") == text and not (text.startswith('"') and "\\" in text):
+        return text
+    try:
+        return quoted(path_bytes(text)).decode("ascii")
+    except ValueError:
+        return _clean(text, "")  # of a file outside of the repository, or no path
 
 
 def lines(text: str) -> str:
@@ -124,7 +138,8 @@ def event_words(event: Mapping[str, Any]) -> str:
     kind = event.get("event_type")
     if kind == "file":
         counts = change(event.get("lines_added"), event.get("lines_removed"))
-        return _joined(event.get("operation"), _path(event, payload), counts)
+        words = (one_line(str(event.get("operation") or "")), _path(event, payload), counts)
+        return " ".join(filter(None, words))
     if kind in ("action", "tool_start", "mcp_action"):
         tool, asked = event.get("tool"), call_target(event.get("path"), payload.get("args"))
         if event.get("success") is False:
@@ -153,24 +168,24 @@ def short_hash(text: str) -> str:
 
 
 def _path(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
-    path = event.get("path")
+    path = path_words(str(event.get("path") or ""))
     old = payload.get("old_path")
-    return f"{old} → {path}" if old else path
+    return f"{path_words(str(old))} → {path}" if old else path
 
 
 def call_target(path: str | None, args: object) -> str | None:
     """What a tool was asked to do: its command, path or pattern, else the beginning of its arguments."""
     if not isinstance(args, Mapping):
-        return _shortened(path or args)
+        return path_words(path) if path else _shortened(args)
     for name in _TELLING_ARGS:
         argument = args.get(name)
         if argument and isinstance(argument, (str, list)):
             where = args.get("path") or args.get("dir_path") if name in _SEARCHES else None
             if isinstance(argument, str) and path and f"/{argument}".endswith(f"/{path}"):
-                argument = path
+                return path_words(path)
             shown = _shortened(argument)
             return f"{shown} in {_shortened(where)}" if where else shown
-    return _shortened(path or args)
+    return path_words(path) if path else _shortened(args)
 
 
 def _shortened(value: object) -> str | None:

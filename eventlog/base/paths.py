@@ -1,8 +1,9 @@
 """Paths as text: reversible for every byte that a file name may hold.
 
 A path in an event is UTF-8 text with `/` between names. A path that is not valid UTF-8, or that
-begins with a double quote, is written between double quotes, with C escapes for odd bytes as in git:
-`"caf\\351.txt"`. Trees hold the exact bytes in any case.
+begins with a double quote, is written between double quotes, with octal escapes for odd bytes:
+`"caf\\351.txt"`. Trees hold the exact bytes in any case. A quoted path that is read may have all escapes of
+git's form, in which people and diffs get names with control characters: `"new\\nline.txt"`.
 
 A file outside the repository is `root:`, the id of its directory (16 hex digits,
 `secrets/outside_names.py`), `/`, its name. No file of a repository has such a path: a file with such a name
@@ -12,6 +13,7 @@ The second part finds the paths that a tool call names, whichever agent's tool i
 """
 
 from eventlog.base import types
+from eventlog.base.errors import EventLogError, NotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +26,22 @@ OUTSIDE_ID_DIGITS = 16
 
 _SLASH_AT = len(OUTSIDE) + OUTSIDE_ID_DIGITS
 _HEX = frozenset("0123456789abcdef")
+_ESCAPE_OF = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
+_BYTE_OF = {letter: byte for byte, letter in _ESCAPE_OF.items()}
+_ACCEPTED = (
+    r"Between double quotes, a backslash stands before \ and \", before n, t and the other letters of C, and "
+    "before three octal digits for any byte."
+)
+
+
+class OutsidePath(NotFound, ValueError):
+    """A path lies outside of the repository, where there are no bytes of it."""
+
+
+class MalformedPath(EventLogError, ValueError):
+    """The quoted form of a path is malformed. The message says what is accepted."""
+
+    exit_code = 2
 
 
 def is_outside(text: str) -> bool:
@@ -50,14 +68,14 @@ def path_text(path: bytes) -> str:
 def path_bytes(text: str) -> bytes:
     """The bytes of a path's text form.
 
-    Raises: ValueError when a quoted form is malformed, or the file lies outside of the repository.
+    Raises: MalformedPath, OutsidePath.
     """
     if is_outside(text):
-        raise ValueError(f"{text} lies outside of the repository; `locus history` lists its versions")
+        raise OutsidePath(f"{text} lies outside of the repository; `locus history` lists its versions")
     if not text.startswith('"'):
         return text.encode("utf-8", "surrogateescape")
     if len(text) < 2 or not text.endswith('"'):
-        raise ValueError(f"quoted path without its closing quote: {text}")
+        raise MalformedPath(f"the quoted path {text} has no closing quote. {_ACCEPTED}")
     out = bytearray()
     inner = text[1:-1]
     offset = 0
@@ -66,19 +84,32 @@ def path_bytes(text: str) -> bytes:
         if c != "\\":
             out += c.encode("utf-8")
             offset += 1
-        elif inner[offset + 1 : offset + 2] in ("\\", '"'):
-            out += inner[offset + 1].encode("ascii")
+        elif inner[offset + 1 : offset + 2] in _BYTE_OF:
+            out.append(_BYTE_OF[inner[offset + 1]])
             offset += 2
         else:
             digits = inner[offset + 1 : offset + 4]
-            if len(digits) != 3 or any(d not in "01234567" for d in digits):
-                raise ValueError(f"bad escape in quoted path: {text}")
-            value = int(digits, 8)
-            if value > 255:
-                raise ValueError(f"bad escape in quoted path: {text}")
-            out.append(value)
+            if len(digits) != 3 or any(d not in "01234567" for d in digits) or int(digits, 8) > 255:
+                raise MalformedPath(f"the quoted path {text} has a bad escape (\\{digits}). {_ACCEPTED}")
+            out.append(int(digits, 8))
             offset += 4
     return bytes(out)
+
+
+def quoted(name: bytes) -> bytes:
+    """A name as git prints it with its default settings, but for a folder whose name ends with a space.
+
+    Git cannot read its own form of that (it takes the space for the end of the first of two names).
+    """
+    if all(0x20 <= c < 0x7F and c not in b'"\\' for c in name) and b" /" not in name:
+        return name
+    return b'"%b"' % "".join(map(_escaped, name)).encode("ascii")
+
+
+def _escaped(byte: int) -> str:
+    if byte in _ESCAPE_OF:
+        return f"\\{_ESCAPE_OF[byte]}"
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
 
 
 def beginnings_below(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os.path import commonpath
 
-from eventlog.base.display import change, columns, fit, harmless, microseconds, moment, one_line
+from eventlog.base.display import change, columns, fit, harmless, microseconds, moment, one_line, path_words
 from eventlog.reading.page import (
     CHANGES_SHOWN,
     THINKING,
@@ -98,7 +98,7 @@ class TextRenderer:
         if not call.ended:
             head.append((DIM, "  no end was recorded"))
         only = call.changes[0] if len(call.changes) == 1 else None
-        if only is not None and call.target.endswith(only.path):
+        if only is not None and call.target.endswith(path_words(only.path)):
             yield (*head, *_counts(only))
             yield from self._diff(only)
         else:
@@ -128,8 +128,8 @@ class TextRenderer:
                 yield _summary(operation, [each for each in changes if each.operation == operation])
             return
         for each in changes:
-            old = f"{harmless(each.old_path)} → " if each.old_path else ""
-            head: list[Span] = [(PLAIN, f"{_INDENT * 2}{each.operation} {old}{harmless(each.path)}")]
+            old = f"{path_words(each.old_path)} → " if each.old_path else ""
+            head: list[Span] = [(PLAIN, f"{_INDENT * 2}{each.operation} {old}{path_words(each.path)}")]
             yield tuple(head + _counts(each))
             yield from self._diff(each)
 

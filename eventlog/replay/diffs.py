@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eventlog.base.display import path_words
 from eventlog.base.errors import EventLogError, NotFound
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import from_text
@@ -188,6 +189,12 @@ def diff_of(event: Mapping[str, Any], blobs: "BlobStore") -> str | None:
     return unified(before, after, event.get("path") or "", payload.get("old_path"))
 
 
+def _named(side: str, path: str) -> str:
+    """A path in the head of a diff; one that would break its line is quoted as in git."""
+    shown = path_words(path)
+    return f'"{side}/{shown[1:]}' if shown.startswith('"') else f"{side}/{shown}"
+
+
 def unified(before: bytes | None, after: bytes | None, path: str, old_path: str | None = None) -> str | None:
     """The unified diff from `before` to `after` as text for people, "" when they are equal, None when one
     is binary.
@@ -200,8 +207,8 @@ def unified(before: bytes | None, after: bytes | None, path: str, old_path: str 
     if before == after:
         return ""
     head = (
-        f"--- {'/dev/null' if before is None else 'a/' + (old_path or path)}\n"
-        f"+++ {'/dev/null' if after is None else 'b/' + path}\n"
+        f"--- {'/dev/null' if before is None else _named('a', old_path or path)}\n"
+        f"+++ {'/dev/null' if after is None else _named('b', path)}\n"
     )
     hunks = line_diff(before or b"", after or b"").hunks()
     return head + b"".join(hunks).decode("utf-8", "replace")

@@ -10,6 +10,7 @@ import zlib
 from base64 import b85encode
 from collections.abc import Iterator
 
+from eventlog.base.paths import quoted
 from eventlog.blobs.tree import (
     DIRECTORY,
     EXECUTABLE,
@@ -31,7 +32,6 @@ _ROW_BYTES = 52  # of a binary patch
 
 # Before and after; None is a side that does not exist.
 Contents = tuple[bytes | None, bytes | None]
-_SHORT_ESCAPES = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b"r", 34: b'"', 92: b"\\"}
 
 
 def mode_of(entry: TreeEntry | None) -> str | None:
@@ -86,19 +86,6 @@ def patch(
         if not number:
             yield b"--- %b\n+++ %b\n" % (_ended(name_a), _ended(name_b))
         yield hunk
-
-
-def quoted(name: bytes) -> bytes:
-    """A name as git prints it with its default settings, but for a folder whose name ends with a space.
-
-    Git cannot read its own form of that (it takes the space for the end of the first of two names).
-    """
-    if all(0x20 <= c < 0x7F and c not in b'"\\' for c in name) and b" /" not in name:
-        return name
-    return b'"%b"' % b"".join(
-        b"\\" + _SHORT_ESCAPES[c] if c in _SHORT_ESCAPES else b"%c" % c if 0x20 <= c < 0x7F else b"\\%03o" % c
-        for c in name
-    )
 
 
 def _head(change: PathChange, *, with_mode: bool) -> Iterator[bytes]:

@@ -396,11 +396,8 @@ def _wanted(path: str) -> bytes:
 
 
 def path_of(path: str) -> bytes:
-    """The bytes of a path. Raises: NotFound."""
-    try:
-        return path_bytes(path)
-    except ValueError as error:
-        raise NotFound(str(error)) from error
+    """The bytes of a path. Raises: NotFound (outside of the repository), MalformedPath."""
+    return path_bytes(path)
 
 
 def _has_tree(event: Mapping[str, Any]) -> bool:

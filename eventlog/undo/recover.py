@@ -76,7 +76,7 @@ def recorded_states(store: UndoStore, pattern: str) -> list[RecordedState]:
             distinct.append(state)
         else:
             distinct[at] = replace(last, deleted_in=state.deleted_in, deleted_by=state.deleted_by)
-    distinct = sorted(reversed(distinct), key=lambda state: (-state.position, state.path))
+    distinct = sorted(distinct, key=lambda state: (-state.position, state.path))
     return [_checked(store, state) for state in distinct]
 
 

@@ -203,7 +203,7 @@ def test_names_that_are_not_utf8_choose_events(
         (["last", "git:0000000"], 1, "no turn is called"),
         (["last", "nope"], 1, "nope: no such path in"),
         (["last", "README.md", "nope"], 1, "nope: no such path in"),
-        (["last", '"broken'], 1, "quoted path"),
+        (["last", '"broken'], 2, "quoted path"),
         ([], 2, "Missing argument"),
     ],
 )
