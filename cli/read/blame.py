@@ -16,7 +16,7 @@ from eventlog.undo.blame_cache import kept_blame
 from .. import complete
 from ..access import open_store
 from ..options import json_option
-from ..output import document, one_line, path_words, put
+from ..output import document, moment_exact, one_line, path_words, put
 from ..times import when
 
 _WORDS = {
@@ -241,7 +241,8 @@ def _porcelain(lines: Sequence[BlamedLine], path: str) -> Iterator[bytes]:
 def _as_json(line: BlamedLine) -> dict[str, Any]:
     version = line.origin.version
     known = {} if version is None else {
-        "turn": version.turn_name, "event": version.event_id, "agent": version.agent, "at": version.at,
+        "turn": version.turn_name, "event": version.event_id, "agent": version.agent,
+        "at": moment_exact(version.at),
         "title": version.title, "commit": version.commit, "path": version.path,
     }  # fmt: skip
     return {

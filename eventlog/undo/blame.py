@@ -8,10 +8,12 @@ keeps the origins that it had.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Protocol
 
+from eventlog.base.display import moment, path_words
 from eventlog.base.errors import EventLogError, NotFound, Refused
 from eventlog.base.paths import path_bytes
 from eventlog.blobs.ids import blob_id, from_text, to_text
@@ -105,9 +107,21 @@ def lines_of(fold: "BlameFold", path: str, now: bytes | None) -> list[BlamedLine
         fold.change(to_text(blob_id(now)), now, NOW, None)
     content = fold.content
     if content is None:
-        raise NotFound(f"{path} has no recorded version. `locus log` lists what is recorded.")
+        raise NotFound(_why_no_lines(fold, path))
     pairs = zip(content.lines, content.origins, strict=True)
     return [BlamedLine(number, text, origin) for number, (text, origin) in enumerate(pairs, 1)]
+
+
+def _why_no_lines(fold: "BlameFold", path: str) -> str:
+    shown = path_words(path)
+    found = f"`locus recover {shown}` lists its recorded states."
+    if fold.gone is None:
+        return f"{shown} has no recorded version. {found}"
+    version, before = fold.gone.version, fold.before_gone
+    by = "an undo, redo or restore" if version is None else version.turn_name or "somebody outside of any turn"
+    at = "" if version is None or version.at is None else f" at {moment(version.at)} UTC"
+    earlier = f" `locus blame --at {before} {shown}` shows its lines before that," if before else ""
+    return f"{shown} was deleted by {by}{at}.{earlier} {found}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +186,8 @@ class BlameFold:
 
     def __init__(self, store: UndoStore, ignore_spaces: bool) -> None:
         self.content: Content | None = None
+        self.gone: FileStep | None = None  # the deletion after which the file did not come back
+        self.before_gone: str | None = None  # the last turn that wrote the file before it
         self.is_complete = True  # every content and plan that it asked for was there
         self._get: Callable[[bytes], bytes] = store.blobs.get
         self._ignore_spaces = ignore_spaces
@@ -181,7 +197,13 @@ class BlameFold:
         if step.after is not None and self.content is not None and step.after == self.content.hash:
             return  # recorded once more
         if step.is_delete:
-            self.content = None
+            self._begin_gone(step)
+            return
+        self.gone = None
+        if step.version is not None:
+            self.before_gone = step.version.turn_name or self.before_gone
+        if step.version is None and step.after in self._seen:
+            self.content = self._seen[str(step.after)]
             return
         if step.after is None or (step.before is None and not step.is_add):
             self.is_complete = False
@@ -194,6 +216,13 @@ class BlameFold:
             self.content = None if step.after not in self._seen else self._seen[str(step.after)]
         if step.after is not None:
             self._change_to(step.after, self._kind_of(step), step.version)
+
+    def _begin_gone(self, step: FileStep) -> None:
+        """Take a deletion. What was there is seen, so that an undo brings its origins back."""
+        if self.content is None and step.before is not None:
+            with suppress(Refused):  # it is no text, and what comes later may be one
+                self._begin(step.before)
+        self.content, self.gone = None, step
 
     def _kind_of(self, step: FileStep) -> str:
         """What kind of origin the lines have that a step adds."""
@@ -219,9 +248,6 @@ class BlameFold:
 
     def change(self, hash: str, data: bytes, kind: str, version: FileVersion | None) -> None:
         """Go on to a content; the lines that are new in it have this origin."""
-        if kind == RESTORED and hash in self._seen:
-            self.content = self._seen[hash]
-            return
         _refuse_binary(data)
         lines = tuple(BytesIO(data).readlines())
         old = self.content or Content("", (), ())
@@ -237,11 +263,12 @@ class BlameFold:
     def _origin(
         self, kind: str, version: FileVersion | None, number: int, lines: Sequence[bytes]
     ) -> LineOrigin:
-        """The origin of a new line. What an undo brings back had one before."""
+        """The origin of a new line. What an undo brings back had one before, if only an unknown one."""
         if kind == RESTORED:
             for seen in reversed(self._seen.values()):
                 if seen.lines.count(lines[number]) == 1:
                     return seen.origins[seen.lines.index(lines[number])]
+            kind = UNKNOWN if self.content is None else kind
         return LineOrigin(kind, version, number + 1)
 
     def _keys(self, lines: Sequence[bytes]) -> Sequence[bytes]:

@@ -39,7 +39,7 @@ from eventlog.undo.blame import (
 from eventlog.worktree.statcache import read_generation
 
 # Raised by hand when the same log gives other origins, or the file another form.
-FORMAT = 2
+FORMAT = 3
 
 _FILES_KEPT = 64
 _LINES_MAX = 200_000

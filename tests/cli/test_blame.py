@@ -225,3 +225,46 @@ def test_lines_are_counted_by_person(work: Path, locus: Locus) -> None:
     shown = locus("blame", "a.py", "--by", "person").text.splitlines()
     assert shown[0].split(maxsplit=3) == ["2", "66.7", "%", "Some Person <some@example.org>"]
     assert shown[1].endswith("not recorded yet")
+
+
+def test_what_an_undo_of_a_deletion_brings_back_keeps_its_origin(work: Path, locus: Locus) -> None:
+    """P7: What an undo brought back keeps the origin that it had, also where only its deletion is known."""
+    (work / "g.txt").write_text("one\ntwo\n")
+    git(work, "add", "-A")
+    git(work, "commit", "-qm", "g")
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Delete")
+    agent.bash("rm g.txt")
+    agent.stop()
+    assert locus("undo", "--yes").code == 0
+    assert origins(fresh(work, locus, "g.txt")) == ["before", "before"]
+    edit(agent, "Edit", "g.txt", "two", "zwei")
+    agent.prompt("Delete again")
+    agent.bash("rm g.txt")
+    agent.stop()
+    assert locus("undo", "--yes").code == 0
+    assert origins(fresh(work, locus, "g.txt")) == ["before", "Edit"]
+
+
+def test_a_deleted_file_is_said_to_be_deleted(work: Path, locus: Locus) -> None:
+    """P7: When and by what a recorded file was deleted is said, and what shows its lines."""
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Write")
+    agent.write("b.txt", "one\n")
+    agent.stop()
+    agent.prompt("Delete")
+    agent.bash("rm b.txt")
+    agent.stop()
+    ended = locus("blame", "b.txt")
+    assert ended.code == 1 and "no recorded version" not in ended.err
+    newest, written = (json.loads(line) for line in locus("log", "--json").text.splitlines()[:2])
+    name = f"{written['session_id']}_{written['turn_id']}"
+    assert f"was deleted by {newest['session_id']}_{newest['turn_id']} at 20" in ended.err
+    assert f"`locus blame --at {name} b.txt`" in ended.err and "`locus recover b.txt`" in ended.err
+    assert origins(blamed(locus, "--at", name, "b.txt")) == ["Write"]
+    assert locus("undo", "--yes").code == 0 and origins(blamed(locus, "b.txt")) == ["Write"]
+    assert blamed(locus, "b.txt")[0]["at"].endswith("Z")
+    assert locus("redo", "--yes").code == 0
+    assert "was deleted by an undo, redo or restore" in locus("blame", "b.txt").err
