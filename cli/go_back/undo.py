@@ -12,6 +12,7 @@ from eventlog import agents
 from eventlog.base import config
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
+from eventlog.restore.wanted import ways
 from eventlog.undo.merge import MergeConflict
 from eventlog.undo.plan import operations_of
 from eventlog.undo.preview import StepPreview, previews
@@ -22,7 +23,7 @@ from ..access import open_store
 from ..consent import Consent, plan_options, with_consent
 from ..exits import PARTIAL, REFUSED, exit_with
 from ..options import json_option
-from ..output import count, document, lines, one_line, put, say
+from ..output import count, document, lines, moment_exact, one_line, put, say
 from ..progress import Progress
 from ..terminal import put_styled
 from ..terminal import step as plan_step
@@ -134,8 +135,8 @@ def _list(store: "eventlog.Store", as_json: bool) -> None:
     shown = [operation for operation in reversed(done.done) if operation.kind in ("undo", "redo")]
     if as_json:
         rows = [
-            {"event": o.id, "operation": o.kind, "of": list(o.of), "at": o.recorded_at, "into": o.target,
-             "whole": o.whole, "taken_back": done.is_taken_back(o)}
+            {"event": o.id, "operation": o.kind, "of": list(o.of), "at": moment_exact(o.recorded_at),
+             "into": o.target, "whole": o.whole, "taken_back": done.is_taken_back(o)}
             for o in shown
         ]  # fmt: skip
         put(document({"operations": rows}))
@@ -210,7 +211,7 @@ def _run(
             say(_way_out(plan, later))
         exit_with(REFUSED)
     if not consent.dry_run and plan.steps:
-        consent.ask(plan.token, f"Change {count(len(plan.steps), 'path')} in {plan.target}?")
+        consent.ask(plan.token, f"Change {count(len(_shown_steps(plan)), 'path')} in {plan.target}?")
         with Progress(plan.operation):
             outcome = store.restore(plan)
     noticed = _tell(store, plan, outcome, tell)
@@ -262,7 +263,8 @@ def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]
     for step in _shown_steps(plan):
         shown.add(step.path)
         how = _WORDS[plan.outcomes.get(step.path, "exact")]
-        put_styled(f"  {how or _ACTIONS[step.action]:<9} {text_of(step.path)}\n", plan_step)
+        place = step.path + b"/" if step.of_directories else step.path
+        put_styled(f"  {how or _ACTIONS[step.action]:<9} {text_of(place)}\n", plan_step)
     for path, how in sorted(plan.outcomes.items()):
         if how == "already" and path not in shown:
             put_styled(f"  {_WORDS[how]:<9} {text_of(path)}: taken back already\n", plan_step)
@@ -277,9 +279,10 @@ def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]
                 _show_lines(store, clash, turns)
 
 
-def _shown_steps(plan: "eventlog.UndoPlan") -> Sequence["RestoreStep"]:
-    """The steps of files, from which those of directories follow; where there are none, those."""
-    return [step for step in plan.steps if not step.of_directories] or plan.steps
+def _shown_steps(plan: "eventlog.UndoPlan") -> list["RestoreStep"]:
+    """The steps of a plan without the directories that only follow from what is in them."""
+    needed = {above for step in plan.steps if not step.of_directories for above in ways(step.path)[1:]}
+    return [step for step in plan.steps if not step.of_directories or step.path not in needed]
 
 
 def _previews(store: "eventlog.Store", plan: "eventlog.UndoPlan") -> Iterator[StepPreview]:
@@ -409,7 +412,7 @@ def _as_json(
                 "how": plan.outcomes.get(step.path, "exact"),
                 **diffs.get(step.path, {}),
             }
-            for step in plan.steps
+            for step in _shown_steps(plan)
         ],
         "already": sorted(name_of(path) for path, how in plan.outcomes.items() if how == "already"),
         "skipped": reasons(plan.skipped),

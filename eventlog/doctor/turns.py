@@ -87,18 +87,19 @@ def _completeness(store: Store) -> Iterator[DoctorFinding]:
 
 
 def _durations(store: Store) -> Iterator[DoctorFinding]:
+    # All events of a call have its duration; those that are nobody's name no agent.
     rows = store.query(
         "select agent, count(*), quantile_cont(us, 0.5), quantile_cont(us, 0.95), quantile_cont(us, 0.99) "
         "from (select distinct agent, agent_session_id, "
         "try_cast(json_extract_string(payload, '$.hook_us') as bigint) as us "
-        "from events where position >= $1) where us is not null group by agent order by agent",
+        "from events where position >= $1 "
+        "qualify agent is not null or count(agent) over (partition by us) = 0) where us is not null group by agent order by agent",
         [recent(store)],
     ).rows
     for agent, number, *quantiles in rows:
         p50, p95, p99 = (f"{us / 1000:.0f}" for us in quantiles)
-        what = (
-            f"{agent}: {counted(number, 'hook call')} took {p50} ms (median), {p95} ms (p95), {p99} ms (p99)"
-        )
+        calls = f"{agent or 'unknown agent'}: {counted(number, 'hook call')}"
+        what = f"{calls} took {p50} ms (median), {p95} ms (p95), {p99} ms (p99)"
         if quantiles[0] <= _SLOW_US:
             yield DoctorFinding(OK, "durations", what)
             continue

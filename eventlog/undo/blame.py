@@ -118,7 +118,9 @@ def _why_no_lines(fold: "BlameFold", path: str) -> str:
     if fold.gone is None:
         return f"{shown} has no recorded version. {found}"
     version, before = fold.gone.version, fold.before_gone
-    by = "an undo, redo or restore" if version is None else version.turn_name or "somebody outside of any turn"
+    by = (
+        "an undo, redo or restore" if version is None else version.turn_name or "somebody outside of any turn"
+    )
     at = "" if version is None or version.at is None else f" at {moment(version.at)} UTC"
     earlier = f" `locus blame --at {before} {shown}` shows its lines before that," if before else ""
     return f"{shown} was deleted by {by}{at}.{earlier} {found}"

@@ -117,10 +117,20 @@ def test_durations_and_captures(project: Path, locus: Locus) -> None:
     calls = [{"event_type": "action", "payload": {"hook_us": ms * 1000}} for ms in range(1, 101)]
     same_call = {"hook_us": 100_000, "capture": {"state": "busy"}}
     append(project, *calls, {"event_type": "file", "path": "a", "payload": same_call})
+    nobodys = {
+        "event_type": "file",
+        "path": "b",
+        "agent": None,
+        "source": "user",
+        "session_id": None,
+        "turn": None,
+    }
+    append(project, {**nobodys, "payload": {"hook_us": 7_000}}, {**nobodys, "payload": {"hook_us": 500}})
     append(project, {"event_type": "snapshot", "payload": {"capture": {"state": "baseline"}}})
     _, found = asked(locus)
 
-    (durations,) = found["durations"]
+    durations, unknown = found["durations"]
+    assert unknown["what"].startswith("unknown agent: 1 hook call took ")
     assert "100 hook calls took 50 ms (median), 95 ms (p95), 99 ms (p99)" in durations["what"]
     assert [one["what"].endswith("(busy)") for one in found["captures"]] == [True]
 

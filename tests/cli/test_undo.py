@@ -407,3 +407,27 @@ def test_undo_refuses_elsewhere(work: Path, locus: Locus, monkeypatch: pytest.Mo
     monkeypatch.setenv("LOCUS_DIR", str(work / ".locus"))
     ended = locus("undo", "--yes")
     assert ended.code == 3 and "--into" in ended.err
+
+
+def test_a_directory_alone_is_a_step(work: Path, locus: Locus) -> None:
+    """P1: The plan, what is said of it and its JSON have the same paths: directories only where nothing in
+    them has a step."""
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Prepare")
+    agent.bash("mkdir empty")
+    agent.stop()
+    plan = locus("undo", "--dry-run")
+    assert "  delete    empty/\n" in plan.text
+    assert "Undone: 1 deleted. `locus redo`" in locus("undo", "--yes").err and not (work / "empty").exists()
+    assert "Redone: 1 created." in locus("redo", "--yes").err
+    agent.prompt("Delete")
+    agent.bash("mkdir -p deep/er; echo a > deep/er/a; rm -r src")
+    agent.stop()
+    assert {step["path"] for step in asked(locus("undo", "--dry-run", "--json"))["steps"]} == {
+        "deep/er/a", "src/app.py",
+    }  # fmt: skip
+    ended = locus("undo", "--yes")
+    assert "src/\n" not in ended.text and "Undone: 1 created, 1 deleted." in ended.err
+    listed = json.loads(locus("undo", "--list", "--json").text)["operations"]
+    assert all(operation["at"].endswith("Z") for operation in listed)
