@@ -263,8 +263,8 @@ def _show(store: "eventlog.Store", plan: "eventlog.UndoPlan", later: list[Later]
     for step in _shown_steps(plan):
         shown.add(step.path)
         how = _WORDS[plan.outcomes.get(step.path, "exact")]
-        place = step.path + b"/" if step.of_directories else step.path
-        put_styled(f"  {how or _ACTIONS[step.action]:<9} {text_of(place)}\n", plan_step)
+        shown_path = step.path + b"/" if step.of_directories else step.path
+        put_styled(f"  {how or _ACTIONS[step.action]:<9} {text_of(shown_path)}\n", plan_step)
     for path, how in sorted(plan.outcomes.items()):
         if how == "already" and path not in shown:
             put_styled(f"  {_WORDS[how]:<9} {text_of(path)}: taken back already\n", plan_step)

@@ -93,7 +93,8 @@ def _durations(store: Store) -> Iterator[DoctorFinding]:
         "from (select distinct agent, agent_session_id, "
         "try_cast(json_extract_string(payload, '$.hook_us') as bigint) as us "
         "from events where position >= $1 "
-        "qualify agent is not null or count(agent) over (partition by us) = 0) where us is not null group by agent order by agent",
+        "qualify agent is not null or count(agent) over (partition by us) = 0) "
+        "where us is not null group by agent order by agent",
         [recent(store)],
     ).rows
     for agent, number, *quantiles in rows:

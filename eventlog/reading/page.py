@@ -210,7 +210,7 @@ class PageReader:
         if kind == "error" and not calls.has_call_of(event):
             return NoteBlock(event["event_id"], happened_at(event), f"error: {event_words(event)}")
         if kind == "snapshot" and (changes := changes_without_events(event)):
-            return NoteBlock(event["event_id"], happened_at(event), _many(event, changes))
+            return NoteBlock(event["event_id"], happened_at(event), _too_many_changes(event, changes))
         if kind in _NOTES or (kind == "transcript" and event["operation"] in _NOTED_LINES):
             return NoteBlock(event["event_id"], happened_at(event), _noted(event))
         return None
@@ -275,7 +275,7 @@ def _noted(event: "Mapping[str, Any]") -> str:
     return f"{kind}: {words}" if words and words != kind else str(kind).replace("_", " ")
 
 
-def _many(event: "Mapping[str, Any]", changes: int) -> str:
+def _too_many_changes(event: "Mapping[str, Any]", changes: int) -> str:
     turn = f"{event['session_id']}_{event['turn_id']}"
     return f"{changes:,} files changed at once, too many for an event each: `locus diff {turn}` shows them"
 

@@ -114,16 +114,16 @@ def lines_of(fold: "BlameFold", path: str, now: bytes | None) -> list[BlamedLine
 
 def _why_no_lines(fold: "BlameFold", path: str) -> str:
     shown = path_words(path)
-    found = f"`locus recover {shown}` lists its recorded states."
+    states = f"`locus recover {shown}` lists its recorded states."
     if fold.gone is None:
-        return f"{shown} has no recorded version. {found}"
+        return f"{shown} has no recorded version. {states}"
     version, before = fold.gone.version, fold.before_gone
     by = (
         "an undo, redo or restore" if version is None else version.turn_name or "somebody outside of any turn"
     )
     at = "" if version is None or version.at is None else f" at {moment(version.at)} UTC"
     earlier = f" `locus blame --at {before} {shown}` shows its lines before that," if before else ""
-    return f"{shown} was deleted by {by}{at}.{earlier} {found}"
+    return f"{shown} was deleted by {by}{at}.{earlier} {states}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def _of_restores(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
     """What restores, undos and redos replaced, and what they made in the directory that holds the store."""
     here = os.fsencode(os.path.realpath(os.path.dirname(store.layout.root)))
     for operation, document in documents_of(store):
-        is_here = document.target == here
+        is_here = operation.in_place or document.target == here
         for step in document.steps:
             if not _fits(step.path, wish):
                 continue
