@@ -176,7 +176,8 @@ def _restored(store: UndoStore, path: str, fold: "BlameFold") -> Iterator[FileSt
         if document is None:
             fold.is_complete = False
             continue
-        for step in document.steps if document.target == target else ():
+        is_here = operation.in_place or document.target == target
+        for step in document.steps if is_here else ():
             if step.path == path_bytes(path):
                 before = None if step.before is None else to_text(step.before.id)
                 after = None if step.after is None else to_text(step.after.id)
