@@ -374,11 +374,15 @@ def _way_out(plan: "eventlog.UndoPlan", later: list[Later]) -> str:
 
 def _summary(plan: "eventlog.UndoPlan", outcome: "eventlog.RestoreOutcome | None", dry_run: bool) -> str:
     if not plan.steps:
-        return (
-            "There is nothing to do: all of it is as it was before."
-            if not plan.partial
-            else "Nothing was changed."
+        nothing = (
+            "Nothing was changed."
+            if plan.partial
+            else "There is nothing to do: all of it is as it was before."
         )
+        older = (
+            " `locus log` lists older turns, `locus undo TURN` takes one back." if plan.passed_over else ""
+        )
+        return nothing + older
     if dry_run or outcome is None:
         return f"Nothing was changed. --token {plan.token} carries this plan out."
     other = "redo" if plan.operation == "undo" else "undo"

@@ -9,7 +9,7 @@ import eventlog
 from eventlog.base.errors import NoTree
 from eventlog.reports import comparison
 from eventlog.reports.comparison import ComparedFiles, ComparedSide
-from eventlog.undo.plan import turns_of
+from eventlog.undo.agent_turns import turns_of
 
 from .. import complete
 from ..access import open_store

@@ -11,18 +11,16 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eventlog.base.errors import Ambiguous, Corruption, NotFound, NoTree, Refused
+from eventlog.base.errors import Corruption, NotFound, NoTree, Refused
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
 from eventlog.base.paths import is_below, path_bytes, path_text
-from eventlog.blobs.ids import to_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State, state_of_entry
 from eventlog.checkout.parallel import Listed
 from eventlog.projections import operations
 from eventlog.projections.operations import REDO, UNDO, Operation, Operations
-from eventlog.query.lookup import Query, TurnRef, turns_where
-from eventlog.replay.certainty import doubt_bytes
+from eventlog.query.lookup import Query, TurnRef
 from eventlog.replay.compare import PathChange, compare
 from eventlog.replay.deferred import DeferredContents, hashed
 from eventlog.replay.liveness import is_running
@@ -40,17 +38,21 @@ from eventlog.restore.plan import (
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, selection, ways
 from eventlog.restore.worktrees import project_of, refuse_other_worktree, worktree_of, worktrees_of
+from eventlog.undo.agent_turns import agent_turns, has_worked_since, only_took_back, turns_of
 from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
 from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
 
-# A turn of these is no work of an agent.
-NO_AGENTS = frozenset((None, "git", "locus", "user"))
-
 # A restore that is undone as a whole: the last one, or that of a start event.
 _RESTORE = re.compile(r"restore(?::(.+))?|([0-9a-f]{32})")
+
+# Events that name a call; the causes of a change are among their ids.
+_OF_CALLS = ("tool_start", "action", "mcp_action")
+
+# How many turns with nothing to take back a plain undo passes over before it asks for a name.
+_PASSED_MAX = 20
 
 REFUSE, SKIP, MARKERS = CONFLICTS = ("refuse", "skip", "markers")
 
@@ -100,11 +102,15 @@ class UndoPlan(RestorePlan):
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """One thing to take back: its name, its changes oldest first, and what is not known to be its own."""
+    """One thing to take back: its name, its changes oldest first, and what is not known to be its own.
+
+    What is `doubtful` is taken back where a path names it.
+    """
 
     name: str
     changes: tuple[RecordedChange, ...]
     unknown: Listed = field(default_factory=list)
+    doubtful: tuple[RecordedChange, ...] = ()  # that one of its calls made, or one of another turn
     operation: str | None = None  # the start event of the restore, undo or redo that it is
 
 
@@ -140,23 +146,42 @@ def plan_of_undo(
         return plan_of_undone_restore(store.blobs, store.rows, event_id, into)
     done = _Done(store, into)
     if not names:
-        passed: list[tuple[str, str]] = []
-        newest: UndoPlan | None = None
-        for name in _newest_first(store, done, session, passed):
-            targets = list(_targets(store, name, done, since=since, force=force))
-            plan = _plan(store, UNDO, targets, paths, into, conflicts, None)
-            newest = newest or plan
-            if plan.steps or plan.conflicts or paths or since:
-                return replace(plan, passed_over=tuple(passed))
-            why = "nothing of it can be taken back" if plan.partial else "all of it is as it was before"
-            passed.append((f"turn:{name}", why))
-        assert newest is not None, "without a turn it is refused"
-        return replace(newest, passed_over=tuple(passed))
+        return _plan_of_newest(store, done, session, paths, into, conflicts, since=since)
     targets = [target for name in names for target in _targets(store, name, done, since=since, force=force)]
     for operation in filter(None, (done.all.named(target.operation or "") for target in targets)):
         into = _directory_of(store, operation, into)
     undo_of = targets[0].operation if len(names) == 1 and targets else None
     return _plan(store, UNDO, targets, paths, into, conflicts, undo_of)
+
+
+def _plan_of_newest(
+    store: UndoStore,
+    done: "_Done",
+    session: tuple[str, str] | None,
+    paths: Sequence[str],
+    into: str | os.PathLike[str] | None,
+    conflicts: str,
+    *,
+    since: bool,
+) -> UndoPlan:
+    """The plan for the newest turn of which something is left to take back; without one, for the newest turn.
+
+    Raises: as `plan_of_undo`.
+    """
+    passed: list[tuple[str, str]] = []
+    newest: UndoPlan | None = None
+    for name in _newest_first(store, done, session, passed):
+        targets = list(_targets(store, name, done, since=since, force=False))
+        plan = _plan(store, UNDO, targets, paths, into, conflicts, None)
+        newest = newest or plan
+        if plan.steps or plan.conflicts or paths or since:
+            return replace(plan, passed_over=tuple(passed))
+        why = "nothing of it can be taken back" if plan.partial else "all of it is as it was before"
+        passed.append((f"turn:{name}", why))
+        if len(passed) >= _PASSED_MAX:
+            break
+    assert newest is not None, "without a turn it is refused"
+    return replace(newest, passed_over=tuple(passed))
 
 
 def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None) -> UndoPlan:
@@ -168,7 +193,7 @@ def plan_of_redo(store: UndoStore, *, into: str | os.PathLike[str] | None = None
         raise NotFound("nothing is undone, so there is nothing to redo. `locus undo --list` lists what was.")
     into = _directory_of(store, operation, into)
     worktree = worktree_of(into or project_of(store.layout.root) or "/")
-    if _has_worked_since(store, done, operation, worktree):
+    if has_worked_since(store, done, operation, worktree):
         raise NotFound(
             "an agent has worked since the last undo, so there is nothing to redo. "
             f"`locus undo event:{operation.id}` takes that undo back all the same."
@@ -246,8 +271,8 @@ def _newest_first(
     Raises: NotFound, where there is none.
     """
     some_run = some_ended = False
-    for ref in _agent_turns(store, session, done.worktree):
-        if done.all.undo_of_turn(ref.context_id) is not None or _only_took_back(store, done.all, ref):
+    for ref in agent_turns(store, session, done.worktree):
+        if done.all.undo_of_turn(ref.context_id) is not None or only_took_back(store, done.all, ref):
             continue
         in_part = done.all.undo_in_part(ref.context_id)
         if in_part is not None:
@@ -268,76 +293,6 @@ def _newest_first(
     raise NotFound(
         f"no turn{where} of an agent changed files, or all are undone. `locus log` lists the turns.{left}"
     )
-
-
-def _agent_turns(store: UndoStore, session: tuple[str, str] | None, worktree: str | None) -> list[TurnRef]:
-    """The turns of agents that changed files, newest first; none that worked in other worktrees alone."""
-    from eventlog.projections.definitions import TURNS_NEWEST_FIRST
-
-    condition = (
-        "(session_id, turn) in (select (session_id, turn) from events "
-        "where event_type in ('file', 'snapshot') and worktree is not distinct from $1)"
-    )
-    parameters: list[Any] = [worktree]
-    if session is not None:
-        condition += (
-            " and session_id in (select session_id from events where agent = $2 and agent_session_id = $3)"
-        )
-        parameters += session
-    agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
-    return turns_where(
-        store.query,
-        f"where agent is not null and agent not in ({agents}) and rewritten is not true and {condition} "
-        "and (len(files_modified) > 0 or start_tree is distinct from end_tree) "
-        f"order by {TURNS_NEWEST_FIRST}",
-        parameters,
-    )
-
-
-def _has_worked_since(store: UndoStore, done: Operations, operation: Operation, worktree: str | None) -> bool:
-    """Whether a turn of an agent that began after an operation changed files by work of its own."""
-    since = (ref for ref in _agent_turns(store, None, worktree) if ref.since > operation.position)
-    return any(not _only_took_back(store, done, ref) for ref in since)
-
-
-def _only_took_back(store: UndoStore, done: Operations, ref: TurnRef) -> bool:
-    """Whether all that a turn changed was done by undos and redos that ran in it: no work of its own."""
-    ran = [o for o in done.done if ref.since <= o.position and (ref.until is None or o.position < ref.until)]
-    documents = [readable_plan(store.blobs, operation.plan) for operation in ran]
-    steps = {
-        (path_text(step.path), *map(_file_hash, (step.before, step.after)))
-        for document in documents
-        if document is not None
-        for step in document.steps
-    }
-    which = {"session_id": ref.session_id, "turn": ref.turn, "event_types": ("file",)}
-    columns = ("operation", "path", "before_hash", "after_hash", "payload")
-    events = store.rows(ref.since, ref.until, columns=columns, **which) if steps else ()
-    sides = [_sides(event) for event in events if event["operation"] != "read"]
-    return bool(sides) and all(of_event <= steps for of_event in sides)
-
-
-def _file_hash(state: State | None) -> str | None:
-    """The content as events name it; None where there is no file: a directory has no events of its own."""
-    return None if state is None or state.kind == DIRECTORY else to_text(state.id)
-
-
-def _sides(event: Mapping[str, Any]) -> set[tuple[str, str | None, str | None]]:
-    """A change of a file as steps of a plan say it: a rename is two of them."""
-    path, before, after = event["path"], event["before_hash"], event["after_hash"]
-    if event["operation"] != "rename":
-        return {(path, before, after)}
-    return {((event["payload"] or {}).get("old_path"), before, None), (path, None, after)}
-
-
-def turns_of(store: UndoStore, session: str) -> list[TurnRef]:
-    """The turns of a session in order. Raises: NotFound, Ambiguous."""
-    refs = turns_where(store.query, "where starts_with(session_id, $1) order by session_id, turn", [session])
-    if not refs:
-        raise NotFound(f"no session with turns is called {session!r}. `locus session ls` lists the sessions.")
-    if len({ref.session_id for ref in refs}) > 1:
-        raise Ambiguous(f"{session!r} fits several sessions. Give more of the name.")
-    return refs
 
 
 def _is_running(store: UndoStore, ref: TurnRef) -> bool:
@@ -374,12 +329,23 @@ def _of_turn(store: UndoStore, ref: TurnRef, done: _Done, *, must: bool = False)
     if len(worked_in) > 1 and done.worktree in worked_in:
         own = [e for e in own if e["worktree"] == done.worktree]
     changes, unknown = _changes_of(store, own)
-    causes = {str(e["cause"]) for e in own}
-    for event in window:
-        if event["turn"] is None and not causes.isdisjoint((event["payload"] or {}).get("causes", ())):
-            unknown.append((doubt_bytes(str(event["path"])), "it changed in this turn, by whom is not known"))
+    doubtful, unnamed = _changes_of(store, _possibly_of(store, ref, window))
     more, strange = ([], []) if len(worked_in) > 1 else _beside_events(store, ref, window)
-    return _Target(ref.context_id, (*changes, *more), [*unknown, *strange])
+    return _Target(ref.context_id, (*changes, *more), [*unknown, *unnamed, *strange], tuple(doubtful))
+
+
+def _possibly_of(
+    store: UndoStore, ref: TurnRef, window: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The changes in no turn that one of a turn's calls may have made, as their events list the causes."""
+    listed = [
+        (event, (event["payload"] or {}).get("causes", ())) for event in window if event["turn"] is None
+    ]
+    if not any(causes for _, causes in listed):
+        return []
+    which = {"session_id": ref.session_id, "turn": ref.turn, "event_types": _OF_CALLS}
+    calls = {str(e["event_id"]) for e in store.rows(ref.since, ref.until, columns=("event_id",), **which)}
+    return [event for event, causes in listed if not calls.isdisjoint(map(str, causes))]
 
 
 def _changes_of(store: UndoStore, events: Iterable[Mapping[str, Any]]) -> tuple[list[RecordedChange], Listed]:
@@ -490,10 +456,11 @@ def _plan(
 ) -> UndoPlan:
     wishes = selection(paths)
     of = tuple(target.name for target in targets)
-    changes = [c for target in targets for c in target.changes if _is_wanted(c.paths, wishes)]
+    changes, doubtful = _chosen(targets, wishes)
     skipped = [
         (path, why) for target in targets for path, why in target.unknown if _is_wanted((path,), wishes)
     ]
+    skipped += [(change.path, "it changed in this turn, by whom is not known") for change in doubtful]
     if wishes and not changes and not skipped:
         names = ", ".join(map(path_text, wishes))
         raise NotFound(
@@ -537,6 +504,20 @@ def _plan(
         "recorded": frozenset(side.id for c in changes for side in (c.before, c.after) if side is not None),
     }
     return UndoPlan(**values)
+
+
+def _chosen(
+    targets: Sequence[_Target], wishes: Sequence[bytes]
+) -> tuple[list[RecordedChange], list[RecordedChange]]:
+    """The changes that are taken back, oldest first, and the doubtful ones that are left alone.
+
+    Args: wishes: the only paths to change; none for all that is certain.
+    """
+    certain = [c for target in targets for c in target.changes if _is_wanted(c.paths, wishes)]
+    doubtful = [c for target in targets for c in target.doubtful if _is_wanted(c.paths, wishes)]
+    if wishes and doubtful:
+        return sorted([*certain, *doubtful], key=lambda change: change.position), []
+    return certain, doubtful
 
 
 def _work(store: UndoStore, directory: OpenDirectory, name: str, conflicts: str) -> TakeBack:

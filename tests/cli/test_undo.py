@@ -106,6 +106,45 @@ def test_undo_goes_one_turn_further_each_time(work: Path, locus: Locus) -> None:
     assert [row["taken_back"] for row in listed] == [False] * 3 + [True] * 3
 
 
+def test_what_one_of_two_agents_changed_is_left_unless_a_path_names_it(work: Path, locus: Locus) -> None:
+    """P1, P2: two commands that ran at once may each have made a new file. The undo of a turn lists both as
+    unknown and leaves them alone; a path takes back the one that it names, and nothing else."""
+    agents = [Agent(work), Agent(work)]
+    for number, agent in enumerate(agents):
+        agent.start()
+        agent.prompt(f"Build {number}")
+    calls = [agent.begin("Bash", {"command": f"make {n}"}) for n, agent in enumerate(agents)]
+    for number in (0, 1):
+        (work / f"made{number}.txt").write_text("made\n")
+    for number, agent in enumerate(agents):
+        agent.end(calls[number], "Bash", {"command": f"make {number}"}, {"stdout": "", "stderr": ""})
+        agent.stop()
+    turns = [json.loads(line) for line in locus("log", "--json").text.splitlines()]
+    (named,) = (turn["context_id"] for turn in turns if turn["user_request"] == "Build 1")
+
+    whole = locus("undo", named, "--dry-run")
+    assert whole.text.count("by whom is not known") == 2 and "made1.txt" in whole.text
+    assert locus("undo", named, "made1.txt", "--yes").code == 0
+    assert (work / "made0.txt").exists() and not (work / "made1.txt").exists()
+
+
+def test_a_plain_undo_goes_only_so_far_back(work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: where many turns have nothing left to take back it stops, and says how to name an older one."""
+    monkeypatch.setattr("eventlog.undo.plan._PASSED_MAX", 2)
+    agent = Agent(work)
+    agent.start()
+    for number in range(4):
+        agent.prompt(f"Make {number}")
+        agent.write(f"made{number}.txt", "1\n")
+        agent.stop()
+    for number in (1, 2, 3):
+        (work / f"made{number}.txt").unlink()
+    ended = locus("undo", "--yes")
+
+    assert "There is nothing to do" in ended.err and "`locus undo TURN` takes one back" in ended.err
+    assert ended.text.count("passed over  turn:") == 2 and (work / "made0.txt").exists()
+
+
 def test_plain_undo_passes_over_what_has_nothing_left_to_take_back(work: Path, locus: Locus) -> None:
     """P1: The stack: a turn that was undone but for its conflicts, and one whose changes are gone by hand, do
     not stop it; the plan says which were passed over and why. A redo makes the first one the next again."""
