@@ -118,10 +118,16 @@ def _write_store_file(yes: bool, as_json: bool) -> None:
 def _show(plan: RepairPlan) -> None:
     for step in plan.steps:
         put(f"{step.path}: {step.what}; {step.then}.\n")
+    for base, end in plan.taken:
+        put(f"from the copy: the events at positions {base} to {end - 1}\n")
+    if plan.taken_contents:
+        put(f"from the copy: {count(plan.taken_contents, 'content')}\n")
     for base, end in plan.lost:
         put(f"lost: the events at positions {base} to {end - 1}\n")
     if plan.lost_contents:
         put(f"lost: {count(plan.lost_contents, 'content')}\n")
+    for base, end in plan.held:
+        put(f"in the copy, and not taken: the events at positions {base} to {end - 1}: {plan.held_why}\n")
     for turn in plan.turns:
         put(f"a replay will miss something: {turn}\n")
 

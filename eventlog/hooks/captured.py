@@ -476,7 +476,13 @@ class DirectoryCapture:
     def _write_notes(self, result: CaptureResult, checkpoint: CaptureCheckpoint, ends: "Ends | None") -> None:
         context, call, capture, key = self._context, self._call, result.capture, self._directory.key
         layout, is_whole = context.layout, not result.capture.partial
-        late = [tool.cause for tool in result.under_way if tool.late]
+        # The tools of a turn without an id are over.
+        is_between = call.moment in (TURN_START, TURN_END, SESSION_END)
+        late = [
+            tool.cause
+            for tool in result.under_way
+            if tool.late or (is_between and tool.turn_key[1:] == (call.session, "") and not tool.by_subagent)
+        ]
         if ends is not None:
             late += ends.causes
             ends.forget(layout, checkpoint)

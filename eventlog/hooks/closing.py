@@ -160,7 +160,7 @@ def _event(
 def _columns(agent: str, session: str, turn: str) -> Event:
     """The columns of a turn, and none of the call that closes it."""
     return {
-        "agent": agent, "agent_session_id": session, "agent_turn_id": turn,
+        "agent": agent, "agent_session_id": session, "agent_turn_id": turn or None,
         "subagent_id": None, "agent_version": None, "cwd": None, "model": None,
     }  # fmt: skip
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eventlog.worktree.capture import Capture
     from eventlog.worktree.changes import CapturedChange
 
-    TurnKey = tuple[str, str, str]  # agent, the agent's ids of session and turn
+    TurnKey = tuple[str, str, str]  # agent, its ids of session and turn; "": the session's current turn
 
 # More changes than this get no events: the snapshot's tree and the one before it show what they are.
 FILES_MAX = 5_000
@@ -107,10 +107,11 @@ class FileEventBuilder:
             return {"source": source, "agent_session_id": None, "agent_turn_id": None, "subagent_id": None}
         columns: Event = {} if verdict.cause is not None else {"source": "system"}
         if verdict.turn_key == self._origin.turn_key and verdict.owner == THIS_TURN:
-            return {**columns, "agent_turn_id": verdict.turn_key[2], "subagent_id": None}
+            return {**columns, "agent_turn_id": verdict.turn_key[2] or None, "subagent_id": None}
         agent, session, turn = verdict.turn_key
-        columns |= {"agent": agent, "agent_session_id": session, "agent_turn_id": turn, "subagent_id": None}
-        if verdict.turn_key == (self._call.agent, self._call.session, self._call.turn):
+        whole = {"agent": agent, "agent_session_id": session, "agent_turn_id": turn or None}
+        columns |= {**whole, "subagent_id": None}
+        if verdict.turn_key == (self._call.agent, self._call.session, self._call.turn or ""):
             return columns
         return {**columns, "cwd": None, "model": None, "agent_version": None}
 
@@ -206,8 +207,8 @@ class FileEventBuilder:
 
 def _origin(call: Call, turn: "str | None") -> "CaptureOrigin":
     turn_key = None
-    if call.session is not None and turn is not None:
-        turn_key = call.agent, call.session, turn
+    if call.session is not None and (turn is not None or call.moment in (TOOL_START, TOOL, TURN_END)):
+        turn_key = call.agent, call.session, turn or ""
     if call.moment == TOOL and call.cause is not None:
         kinds = {
             EDITS: AFTER_EDIT,

@@ -322,7 +322,8 @@ class Running:
     """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named,
     `kind` is what it may change (`tools.py`).
 
-    `turn` is its `short` session and turn, `turn_key` its agent with both in full. `late`: it has ended, and
+    `turn` is its `short` session and turn, `turn_key` its agent with both in full, with "" for the current
+    turn of an agent that gives turns no ids. `late`: it has ended, and
     the directory was not captured since. `dead`: its process is gone. `by_subagent`: it may outlive its turn.
     """
 
@@ -341,14 +342,15 @@ def note_begun(layout: Layout, worktree: str, call: Call, paths: "Iterable[bytes
     Args: paths: the files that it names; process: that of the agent, which a subagent's tool may outlive its
     turn in.
     """
-    session, turn, cause, first = call.session, call.turn, call.started_action_id, call.events[0]
-    if session is None or turn is None or cause is None:
+    session, turn, cause, first = call.session, call.turn or "", call.started_action_id, call.events[0]
+    if session is None or cause is None:
         return
     names = ["_".join(str(first.get(name) or "-").split()) or "-" for name in ("tool_use_id", "tool")]
     words = ["begun", cause, short(session), short(turn), call.kind or ANY, *names]
     lines = [[*words, *map(short, list(paths)[:64])]]
-    if "subagent_id" in call.columns:
-        owner = ["of", cause, turn, session, call.agent, process or "-"]
+    if not turn or "subagent_id" in call.columns:
+        word = "of" if "subagent_id" in call.columns else "in"
+        owner = [word, cause, turn or "-", session, call.agent, process or "-"]
         lines += [owner] if all(len(word.split()) == 1 for word in owner) else []
     _append(layout, f"{worktree}.running", lines)
 
@@ -369,7 +371,7 @@ def running(
     """The tools that began in a turn under way and did not end, or ended without a capture; the latest last.
 
     Those of subagents may outlive their turn: they count while the agent's process lives, or its session has
-    a turn under way. A dead tool stays until its end is noted.
+    a turn under way; those of a turn without an id until it ends. A dead tool stays until its end is noted.
 
     Args: dead: the sessions whose process is gone.
     """
@@ -379,17 +381,17 @@ def running(
     }
     dead_keys = {short(session) for session in dead}
     tools: "dict[str, Running]" = {}
-    processes: "dict[str, str]" = {}  # of tools of subagents
+    processes: "dict[str, str]" = {}  # of tools of subagents, and of turns without an id
     begun: "list[str]" = []
     for words in _lines(layout, f"{worktree}.running"):
         if words[0] == "begun" and len(words) >= 7:
             begun = words
             if (words[2], words[3]) in turns:
                 tools[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in dead_keys)
-        elif words[0] == "of" and len(words) == 6 and begun[1:2] == words[1:2]:
+        elif words[0] in ("of", "in") and len(words) == 6 and begun[1:2] == words[1:2]:
             _, cause, turn, session, agent, processes[cause] = words
-            tools[cause] = Running(begun, (agent, session, turn))
-            tools[cause].by_subagent = True
+            tools[cause] = Running(begun, (agent, session, "" if turn == "-" else turn))
+            tools[cause].by_subagent = words[0] == "of"
         elif words[0] == "anew" and words[-1] not in dead_keys:
             tools = {cause: tool for cause, tool in tools.items() if tool.turn[0] != words[-1]}
         elif words[0] == "ended" and len(words) == 2:
@@ -400,7 +402,7 @@ def running(
         process = activity.parse_process(processes[cause])
         if process is not None and process.is_near():
             tools[cause].dead = not process.lives()
-        elif tools[cause].turn_key[1] not in checkpoint.open:
+        elif tools[cause].by_subagent and tools[cause].turn_key[1] not in checkpoint.open:
             del tools[cause]
     return list(tools.values())
 

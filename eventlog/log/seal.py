@@ -158,7 +158,7 @@ def _seal_batch(
     journals = walk(files, batch.numbers, batch.base)
     path = files.layout.journal(batch.numbers[0])
     with closing(tables_from_frames(_frames(journals, batch, rot), path)) as pieces:
-        events, dropped = _visible(pieces, prefix, numbering)
+        events, dropped = visible_events(pieces, prefix, numbering)
     segments = current.segments
     if batch.end > batch.base:
         entry = _publish_segment(files, events, batch, dropped)
@@ -215,7 +215,7 @@ def _frames(journals: Iterator[TailJournal], batch: _Batch, rot: _Rot) -> Iterat
     rot.lost += lost_positions(previous, position, batch.end)
 
 
-def _visible(
+def visible_events(
     pieces: "Iterator[pa.Table]", prefix: SegmentPrefix, numbering: Numbering
 ) -> "tuple[pa.Table, int]":
     """The numbered events of a batch without duplicates, and how many of those there were."""

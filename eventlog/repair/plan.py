@@ -45,12 +45,16 @@ from eventlog.log.finding import (
 )  # fmt: skip
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.manifest import SegmentEntry
+from eventlog.log.repair_notes import known_losses
 from eventlog.log.segment_file import entry_of
 from eventlog.log.tail import begins_at
 from eventlog.log.verify import JournalFacts, spelled
 from eventlog.maintenance.copying import Copier, UnreadableSource
 from eventlog.repair import readable_parts
 from eventlog.repair.affected_turns import affected_turns
+from eventlog.repair.copy_log import Ranges, merged, without
+from eventlog.repair.copy_source import CopySource, used
+from eventlog.repair.patched_journal import scan_of
 from eventlog.repair.retrying_reader import RetryingReader
 from eventlog.restore import journal
 from eventlog.store import Store
@@ -67,7 +71,8 @@ class RepairPlan:
 
     `older` explains what stepping back from a broken newest manifest means, when that is needed. `unread` are
     the files that the disk did not give, with its error: that may pass, so only `accept` takes them as
-    damaged.
+    damaged. `taken` are positions whose events, and `taken_contents` how many contents, the copy gives;
+    `held` are those of `lost` that the copy has and that are not taken, `held_why` is the reason.
     """
 
     steps: list[RepairStep] = field(default_factory=list)
@@ -76,6 +81,10 @@ class RepairPlan:
     turns: list[str] = field(default_factory=list)
     older: str | None = None
     unread: dict[str, str] = field(default_factory=dict)
+    taken: list[tuple[int, int]] = field(default_factory=list)
+    taken_contents: int = 0
+    held: list[tuple[int, int]] = field(default_factory=list)
+    held_why: str | None = None
 
 
 @dataclass(slots=True)
@@ -87,6 +96,7 @@ class LogRange:
     dropped: int
     entry: "SegmentEntry | None" = None  # as it is, or brought back from the copy
     rows: "readable_parts.SegmentRows | None" = None  # what can be read of a damaged one
+    taken: "list[tuple[int, int]]" = field(default_factory=list)  # positions whose events the copy gives
 
 
 class Planner:
@@ -98,8 +108,8 @@ class Planner:
         self._fs = cast(FileSystem, self.reader)
         self._layout = store.layout
         self._id = store.identity.store_id
-        self._copy = Layout(os.path.abspath(copy)) if copy is not None else None
         self._copier = Copier(store.fs, store.layout)
+        self.source = None if copy is None else CopySource(store.fs, Layout(os.path.abspath(copy)), self._id)
         self._files = StoreFiles(self._fs, store.layout, store.identity.store_id)
         self._blobs = BlobStore(self._files)
         self._walk = StoreWalk(self._blobs, store.view, DEEP)
@@ -110,6 +120,8 @@ class Planner:
         self.next_journal = 1
         self.stubs: list[tuple[int, int]] = []  # number, base
         self.back: list[tuple[str, str, str]] = []  # brought back: from, to, digest
+        self.patched: "dict[str, tuple[bytes, bytes]]" = {}  # journals: as they are, with frames of the copy
+        self.taken: set[bytes] = set()  # contents that the copy gives
         self.bad_packs: list[str] = []
         self.rescuable: set[bytes] = set()  # ids that verify in those, and are in no other
         self.is_about_contents = False  # contents are lost, or may be: those missing afterwards are noted
@@ -118,6 +130,9 @@ class Planner:
     def make(self) -> RepairPlan:
         try:
             findings = self._walk.findings(FILES)
+            if self.source is not None and any(finding.damage for finding in findings):
+                self.source.log.compare(self._files, self.log)
+                self._patch_journals(self.source)
             self._plan_manifests(_of(findings, MANIFEST))
             self.plan.steps += _of(findings, NAMED)
             self._plan_segments(_of(findings, SEGMENT, MISSING))
@@ -126,11 +141,15 @@ class Planner:
             self.plan.steps += _of(findings, IDX)
             self._plan_rules(_of(findings, RULES, MISSING))
             self.plan.steps += _of([*journal.findings(self._fs, self._layout, self._id)], RESTORE)
-            if not self.plan.steps:
+            if not self.plan.steps or self.source is not None:
                 self._plan_references()
         finally:
             self._blobs.close()
-        self.plan.lost = _merged(self.plan.lost)
+            if self.source is not None:
+                self.source.close()
+        self.plan.lost, self.plan.taken = merged(self.plan.lost), merged(self.plan.taken)
+        self.plan.taken_contents = len(self.taken)
+        self._hold()
         self.plan.unread = dict(self.reader.refused)
         return self.plan
 
@@ -140,6 +159,14 @@ class Planner:
     def _lose(self, base: int, end: int) -> None:
         if end > base:
             self.plan.lost.append((base, end))
+
+    def _hold(self) -> None:
+        """Name what would be lost although the copy has it, for want of proof."""
+        if self.source is not None:
+            sealed_without = [(gap.base, gap.end) for gap in self.log.current.damaged if gap.journal]
+            held = self.source.log.covered(merged([*self.plan.lost, *sealed_without]))
+            if held:
+                self.plan.held, self.plan.held_why = held, self.source.log.why_not(held, sealed_without)
 
     def _plan_manifests(self, broken: "list[RepairStep]") -> None:
         newest = max(self.log.manifests, default=0)
@@ -217,15 +244,31 @@ class Planner:
                 rows = readable_parts.scan_segment(self._fs, path)
                 if rows.groups:
                     lost, log_range.rows = rows.lost, rows
+        lost = self._take_events(log_range, entry, lost)
         self.plan.lost += lost
-        saved = f"; {log_range.rows.rows} events in it can be read and stay" if log_range.rows else ""
-        self.plan.steps.append(replace(mend, then=f"the events at {spelled(lost)} are lost{saved}"))
+        fates = (
+            [f"the events at {spelled(log_range.taken)} are taken from the copy"] if log_range.taken else []
+        )
+        fates += [f"the events at {spelled(lost)} are lost"] if lost else []
+        fates += [f"{log_range.rows.rows} events in it can be read and stay"] if log_range.rows else []
+        self.plan.steps.append(replace(mend, then="; ".join(fates)))
+
+    def _take_events(self, log_range: LogRange, entry: SegmentEntry, lost: Ranges) -> Ranges:
+        """Have the copy give what it can of these positions; the others."""
+        if self.source is None:
+            return lost
+        if self.source.log.gives(entry):
+            log_range.rows, log_range.taken = None, [(entry.base, entry.end)]
+        else:
+            log_range.taken = self.source.log.usable(lost)
+        self.plan.taken += log_range.taken
+        return without(lost, log_range.taken)
 
     def _is_in_copy(self, kind: str, name: str, digest: str) -> bool:
         """Whether the copy has the file, whole. Raises: UnreadableSource: a failed read is no absence."""
-        if self._copy is None:
+        if self.source is None:
             return False
-        source, target = getattr(self._copy, kind)(name), getattr(self._layout, kind)(name)
+        source, target = getattr(self.source.layout, kind)(name), getattr(self._layout, kind)(name)
         try:
             if self._copier.hash(source) != digest:
                 return False
@@ -266,6 +309,43 @@ class Planner:
             "only the newest manifest recorded (a merge, an erasure) is forgotten."
         )
 
+    def _patch_journals(self, source: CopySource) -> None:
+        """Have the copy give frames of damaged journals and of those that are gone: what they hold then.
+
+        From the newest on, as each one names the end of the one before.
+        """
+        current, newest = self.log.current, max(self.log.journals, default=0)
+        if current.number != max(self.log.manifests, default=0) or (
+            not current.number and self._has_sealed()
+        ):
+            return  # which journals continue the log is unknown
+        for number in sorted({*self.log.journals, *source.journals()}, reverse=True):
+            if current.next_journal <= number <= newest:
+                facts = self.log.journals.get(number)
+                if number == newest or facts is None or facts.damaged or facts.torn is not None:
+                    with suppress(OSError):  # of the disk: the plan names the file as unread
+                        self._patch(source, number, facts)
+        self.log.journals = dict(sorted(self.log.journals.items()))
+
+    def _patch(self, source: CopySource, number: int, facts: "JournalFacts | None") -> None:
+        following = self.log.journals.get(number + 1)
+        path = self._layout.journal(number)
+        ours = used(self._fs, path) if number in self.log.journals else b""
+        data = source.patched(number, ours, None if following is None else following.header.prev)
+        if data is None:
+            return
+        scan = scan_of(path, data)
+        before = [] if facts is None else scan_of(path, ours).frames
+        taken = without(*([(frame.base, frame.end) for frame in frames] for frames in (scan.frames, before)))
+        self.patched[path] = ours, data
+        self.plan.taken += taken
+        what = "bytes in it do not verify" if ours else "it is gone"
+        then = (
+            f"the events at {spelled(taken)} are taken from the copy" if taken else "the copy has its header"
+        )
+        self._step(JOURNAL if ours else MISSING, path, what, then)
+        self.log.journals[number] = JournalFacts(scan.header, scan.end, scan.claimed, scan.damaged, scan.torn)
+
     def _plan_journals(self, wrong: "list[RepairStep]") -> None:
         """Journals without a valid header, and the missing one where none follows the segments."""
         mends = {mend.path: mend for mend in wrong}
@@ -273,6 +353,7 @@ class Planner:
         numbers = [n for n in self.log.journals if n >= self.next_journal]
         acknowledged = read_note(self._files, numbers[-1] if numbers else 0) or 0
         if not numbers:
+            acknowledged = max(acknowledged, 0 if self.source is None else self.source.log.end)
             if self.ranges or self.log.manifests or acknowledged:
                 self._lose(position, acknowledged)
                 path = self._layout.journal(self.next_journal)
@@ -383,12 +464,14 @@ class Planner:
                 bad.append((pack, mend))
         lost: set[bytes] = set()
         for pack, mend in bad:
-            pack_lost = pack.named - whole - rescued
+            pack_lost, back = self._take_contents(pack.named - whole - rescued)
             lost |= pack_lost
-            staying = len(pack.named) - len(pack_lost)
-            then = f"{staying} of its {len(pack.named)} contents stay, {len(pack_lost)} are lost"
+            staying = len(pack.named - pack_lost - back)
+            taken = f"{len(back)} are taken from the copy, " if back else ""
+            then = f"{staying} of its {len(pack.named)} contents stay, {taken}{len(pack_lost)} are lost"
             if not pack.named:
                 then = "which contents it held is unknown"
+                then += "" if self.source is None else "; those that the copy has are taken from there"
             self.plan.steps.append(replace(mend, what=pack.problem or mend.what, then=then))
         self.bad_packs = [pack.path for pack, _ in bad]
         self.is_about_contents = bool(bad)
@@ -396,6 +479,20 @@ class Planner:
         self.plan.lost_contents = len(lost)
         if lost:
             self.plan.turns = affected_turns(self._store, lost)
+
+    def _take_contents(self, ids: "set[bytes]") -> "tuple[set[bytes], set[bytes]]":
+        """Have the copy give these contents, and what is below them; those that are lost, those it gives."""
+        if self.source is None or not ids:
+            return ids, set()
+        had, lacking = self.source.contents(ids, self._blobs, self._is_erased)
+        self.taken |= had
+        return lacking, had
+
+    def _is_erased(self, id: bytes) -> bool:
+        try:
+            return self._store.blobs.erased(id) is not None
+        except EventLogError:
+            return False  # the log is repaired first, and the answer asked for again
 
     def _plan_rules(self, wrong: "list[RepairStep]") -> None:
         """A new key of fingerprints is made; of the two files of rules one can replace the other."""
@@ -413,27 +510,25 @@ class Planner:
         try:
             with self._store.view() as view:
                 missing = missing_contents(self._blobs, view)
+                noted = known_losses(view) if self.source is not None else set()
         except EventLogError:
             return  # the log is to be repaired first
-        if missing:
-            what = f"{len(missing)} contents that events name are in no pack"
+        path = self._layout.directory(PACK_DIR)
+        known = {id for id in noted if not self._blobs.contains(id)}
+        lost, back = self._take_contents((missing | known) - self.taken)
+        if back:
+            what = f"{len(back)} contents that events name are in no pack"
+            self._step(NAMED, path, what, "they are taken from the copy")
+        lost -= known
+        if lost and all(step.kind == NAMED for step in self.plan.steps):
+            what = f"{len(lost)} contents that events name are in no pack"
             self.is_about_contents = True
-            self._step(NAMED, self._layout.directory(PACK_DIR), what, NOTED)
-            self.plan.lost_contents += len(missing)
-            self.plan.turns = sorted({*self.plan.turns, *affected_turns(self._store, missing)})
+            self._step(NAMED, path, what, NOTED)
+            self.plan.lost_contents += len(lost)
+            self.plan.turns = sorted({*self.plan.turns, *affected_turns(self._store, lost)})
 
 
 def _of(findings: "list[Finding]", *kinds: str) -> "list[RepairStep]":
     """The steps of these kinds that findings carry."""
     mends = (finding.mend for finding in findings)
     return list(dict.fromkeys(mend for mend in mends if mend is not None and mend.kind in kinds))
-
-
-def _merged(ranges: "list[tuple[int, int]]") -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for base, end in sorted(ranges):
-        if merged and base <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((base, end))
-    return merged

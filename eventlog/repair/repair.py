@@ -25,13 +25,15 @@ from eventlog.base.layout import IDX_DIR, INDEX_DIR, JOURNAL_DIR, QUARANTINE_DIR
 from eventlog.base.locks import APPEND, GC, MAINTAIN, acquire
 from eventlog.blobs.closure import missing_contents
 from eventlog.log import manifest as manifests
-from eventlog.log.finding import ASIDE, MISSING, NAMED, PACK, SEGMENT, Finding, RepairStep
+from eventlog.log.finding import ASIDE, JOURNAL, MISSING, NAMED, PACK, SEGMENT, Finding, RepairStep
 from eventlog.log.manifest import DamagedRange, SegmentEntry
-from eventlog.log.repair_notes import accept_events, is_quarantined, loss_events
+from eventlog.log.repair_notes import accept_events, is_quarantined, known_losses, loss_events
 from eventlog.log.segment import SCHEMA, SegmentMeta, check_equal, encode_segment
 from eventlog.log.segment_file import entry_of
+from eventlog.log.verify import spelled
 from eventlog.maintenance.copying import Copier
 from eventlog.repair import readable_parts
+from eventlog.repair.copy_source import CopySource, used
 from eventlog.repair.plan import LogRange, Planner, RepairPlan
 from eventlog.store import Store
 from eventlog.worktree.statcache import raise_generation
@@ -87,7 +89,7 @@ def repair(
     """
     if plan.older is not None and not accept_older:
         raise Refused(f"{plan.older} If that is acceptable, repair with --accept-older.")
-    if any(step.kind == SEGMENT for step in plan.steps):
+    if any(step.kind == SEGMENT for step in plan.steps) and not any(s.kind == JOURNAL for s in plan.steps):
         # The numbers of the tail may depend on a segment that goes: as far as it can still be read, sealing
         # the tail before preserves them.
         _try_seal(store)
@@ -104,11 +106,18 @@ def repair(
                 f"{path}: the disk cannot read it ({why}). That may pass, so nothing was set aside. Check "
                 "the disk, then try again; where it stays so, --accept takes what it held for lost."
             )
+        if current.held and not accept:
+            raise Refused(
+                f"{copy}: it has the events at {spelled(current.held)}, but {current.held_why}. Nothing was "
+                "changed. `locus --store COPY log` shows them; repair without --from to go on without them."
+            )
         report = RepairReport(_Repair(store, planner).act(lock_timeout_s) if current.steps else [])
     store.close()  # its state of packs and journals is out of date
     _try_seal(store)  # takes the bad bytes of journals to quarantine
     with translate_os_errors(store.layout.root, "repair the store", NotDurable):
         _note_as_known(store, lock_timeout_s)
+        if planner.source is not None:
+            _bring_contents(store, planner.source, planner.taken, lock_timeout_s)
         if planner.is_about_contents:
             _note_lost_contents(store)
         report.accepted = _accept(store, [f for f in store.verify() if is_quarantined(store.layout.root, f)])
@@ -159,6 +168,24 @@ def _note_lost_contents(store: Store) -> None:
         store.append_rows(loss_events(missing))
 
 
+def _bring_contents(store: Store, source: CopySource, wanted: "set[bytes]", lock_timeout_s: float) -> None:
+    """Store the contents of the copy that events name, or a damaged pack held, and no pack has."""
+    try:
+        with store.view() as view:
+            known = known_losses(view)
+            missing = missing_contents(store.blobs, view) | wanted | known
+        gone = {id for id in missing if not store.blobs.contains(id)}
+        had, _ = source.contents(gone, store.blobs, lambda id: store.blobs.erased(id) is not None)
+    except Corruption:
+        return  # it remains, and is reported
+    try:
+        if had:
+            with store.blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
+                source.save(had, writer)
+    finally:
+        source.close()
+
+
 def _try_seal(store: Store) -> None:
     try:
         store.seal()
@@ -199,10 +226,11 @@ class _Repair:
                 if self._copier.copy(source, target) != digest:
                     raise Refused(f"{source} changed while it was copied; make a new plan")
                 fs.fsync_dir(os.path.dirname(target))
+            self._patch_journals()
             self._write_stubs()
             listed = self._commit() if self._planner.new_log else ()
             staying = back | {layout.journal(number) for number, _ in self._planner.stubs}
-            staying |= {layout.segment(entry.name) for entry in listed}
+            staying |= {*self._planner.patched, *(layout.segment(entry.name) for entry in listed)}
             for step in set_aside:
                 if step.path not in staying and not self._is_whole_pack(step):
                     fs.unlink(step.path)
@@ -249,6 +277,15 @@ class _Repair:
         fs.link(step.path, self._layout.quarantine(quarantine_name))
         return quarantine_name
 
+    def _patch_journals(self) -> None:
+        """Write the journals with the frames of the copy; they are in quarantine as they were."""
+        for path, (before, data) in sorted(self._planner.patched.items()):
+            now = used(self._reading, path) if self._fs.exists(path) else b""
+            if now != before:
+                raise Refused(f"{path} changed since the plan was made; make a new plan")
+            self._copier.write(path, data)
+            self._fs.fsync_dir(self._layout.directory(JOURNAL_DIR))
+
     def _write_stubs(self) -> None:
         for number, base in sorted(self._planner.stubs, reverse=True):
             self._copier.write_stub(self._files.store_id, number, base)
@@ -284,7 +321,10 @@ class _Repair:
         readable = (
             list(readable_parts.tables(self._reading, log_range.rows)) if log_range.rows is not None else []
         )
-        events = pa.concat_tables([SCHEMA.empty_table(), *readable]).combine_chunks()
+        if self._planner.source is not None:
+            for base, end in log_range.taken:
+                readable += self._planner.source.log.tables(base, end)
+        events = pa.concat_tables([SCHEMA.empty_table(), *readable]).sort_by("position").combine_chunks()
         meta = SegmentMeta(self._files.store_id, log_range.base, log_range.end, log_range.dropped)
         data = encode_segment(events, meta)
         digest = blake3(data).hexdigest()
