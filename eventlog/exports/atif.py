@@ -47,7 +47,7 @@ def documents(
             if document is not None:
                 yield document
             elif left_out is not None:
-                left_out[conversation.session["session_id"]] = "it has no prompt, answer or action"
+                left_out[conversation.session["session_id"]] = "nothing was asked, said or done in it"
 
 
 def trajectory(conversation: Conversation) -> "JsonObject | None":

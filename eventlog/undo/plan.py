@@ -291,7 +291,8 @@ def _newest_first(
     where = " of this session" if session else ""
     left = "".join(f" {name}: {why}; `locus undo {name}` shows the rest." for name, why in passed[:1])
     raise NotFound(
-        f"no turn{where} of an agent changed files, or all are undone. `locus log` lists the turns.{left}"
+        f"no turn{where} of an agent changed files here, or all are undone. "
+        f"`locus log` lists the turns.{left}"
     )
 
 

@@ -128,7 +128,9 @@ def test_what_one_of_two_agents_changed_is_left_unless_a_path_names_it(work: Pat
     assert (work / "made0.txt").exists() and not (work / "made1.txt").exists()
 
 
-def test_a_plain_undo_goes_only_so_far_back(work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_undo_goes_only_so_far_back(
+    work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P4: where many turns have nothing left to take back it stops, and says how to name an older one."""
     monkeypatch.setattr("eventlog.undo.plan._PASSED_MAX", 2)
     agent = Agent(work)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.base.errors import EventLogError, Refused
+from eventlog.base.errors import EventLogError, NotFound, Refused
 from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
 from tests.cli.hook_support import Agent, events, project
@@ -217,4 +217,5 @@ def test_a_turn_of_another_worktree_is_left_alone(
     agent = session_in(tmp_path / "linked", "src/app.py", "one", "two")
     (work / "src/app.py").write_text("print('two')\n")
     monkeypatch.setenv(VARIABLE, agent.session)
-    assert "undo_do" not in call(work, "undo_plan")
+    with pytest.raises(NotFound, match="changed files here"):
+        call(work, "undo_plan")
