@@ -97,7 +97,7 @@ def command(
             listed = _find_events(store, where, limit + 1)
         else:
             listed = _find_turns(store, where, limit + 1, whole=as_json)
-            listed = _with_untold(store, [_with_life(store, turn) for turn in listed])
+            listed = _with_uncounted(store, [_with_life(store, turn) for turn in listed])
     more = len(listed) > limit
     del listed[limit:]
     if as_json:
@@ -110,7 +110,7 @@ def command(
         is_empty = not (where.parameters or left_out)
         say(f"{nothing} is recorded yet. `locus import git` starts." if is_empty else "Nothing fits.")
     if not want_events:
-        _say_untold(listed)
+        _say_uncounted(listed)
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
     say_left_out(left_out)
@@ -184,14 +184,14 @@ def _with_life(store: "eventlog.Store", turn: Record) -> Record:
     return with_life({**turn, "end_certainty": at_end.state}, at_end)
 
 
-_UNTOLD = "changes_without_events"
+_WITHOUT_EVENTS = "changes_without_events"
 _SNAPSHOTS = (
     "select session_id, turn, payload from events where event_type = 'snapshot' and turn is not null "
     "and list_contains($1, session_id) and contains(payload::varchar, '\"told\":')"
 )
 
 
-def _with_untold(store: "eventlog.Store", turns: list[Record]) -> list[Record]:
+def _with_uncounted(store: "eventlog.Store", turns: list[Record]) -> list[Record]:
     """The turns; those with changes that were too many at once for an event each have their number too."""
     changed = [t for t in turns if t["start_tree"] != t["end_tree"] and t["agent"] != "git"]
     sessions = sorted({turn["session_id"] for turn in changed})
@@ -199,15 +199,15 @@ def _with_untold(store: "eventlog.Store", turns: list[Record]) -> list[Record]:
     for session, turn, payload in store.query(_SNAPSHOTS, [sessions]).rows if sessions else ():
         numbers[session, turn] += changes_without_events({"payload": jsontext.object_of(payload)})
     return [
-        {**turn, _UNTOLD: number} if (number := numbers[turn["session_id"], turn["turn"]]) else turn
+        {**turn, _WITHOUT_EVENTS: number} if (number := numbers[turn["session_id"], turn["turn"]]) else turn
         for turn in turns
     ]
 
 
-def _say_untold(turns: list[Record]) -> None:
-    untold = [turn for turn in turns if turn.get(_UNTOLD)]
-    if untold:
-        name = f"{untold[0]['session_id']}_{untold[0]['turn_id']}"
+def _say_uncounted(turns: list[Record]) -> None:
+    uncounted = [turn for turn in turns if turn.get(_WITHOUT_EVENTS)]
+    if uncounted:
+        name = f"{uncounted[0]['session_id']}_{uncounted[0]['turn_id']}"
         say(
             f"{UNKNOWN} in FILES: too many changed at once for an event each; `locus diff {name}` shows them."
         )
@@ -221,7 +221,7 @@ def _turn_table(turns: list[Record]) -> str:
             f"{turn['session_id']}_{turn['turn_id']}",
             when(microseconds(turn["started_at"])) or UNKNOWN,
             (turn["commit"] or "")[:_COMMIT_SHOWN],
-            UNKNOWN if turn.get(_UNTOLD) else str(len(turn["files_modified"] or ())),
+            UNKNOWN if turn.get(_WITHOUT_EVENTS) else str(len(turn["files_modified"] or ())),
             *((state,) if any(states) else ()),
             one_line(turn["title"] or turn["user_request"] or NO_TITLE),
         )
