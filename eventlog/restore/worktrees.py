@@ -33,10 +33,12 @@ def worktrees_of(events: Events, ref: TurnRef) -> set[str | None]:
     return {None if name is None else str(name) for name in names}
 
 
-def refuse_other_worktree(store_root: str, events: Events, ref: TurnRef) -> None:
-    """Raises: Refused for a turn of other worktrees alone, when the project of the store is to be written."""
+def refuse_other_worktree(store_root: str, ref: TurnRef, worked_in: set[str | None]) -> None:
+    """Raises: Refused for a turn of other worktrees alone, when the project of the store is to be written.
+
+    Args: worked_in: `worktrees_of` the turn.
+    """
     project = project_of(store_root)
-    worked_in = worktrees_of(events, ref)
     if project is None or not worked_in - {None} or worktree_of(project) in worked_in:
         return
     name = min(filter(None, worked_in))

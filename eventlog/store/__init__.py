@@ -413,12 +413,12 @@ class Store:
         Raises: NotFound, Refused (no directory to work in).
         """
         from eventlog.restore import journal, plan
-        from eventlog.restore.worktrees import refuse_other_worktree
+        from eventlog.restore.worktrees import refuse_other_worktree, worktrees_of
 
         journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
         if into is None:
-            refuse_other_worktree(self.layout.root, self.rows, ref)
+            refuse_other_worktree(self.layout.root, ref, worktrees_of(self.rows, ref))
         with self.view() as view:  # a single one: each new view reads the tail again
             arguments = (partial(self._events_in, view), ref, at, paths, into)
             return plan.plan_of_turn(self.blobs, *arguments, delete=delete, running=self._running(ref))

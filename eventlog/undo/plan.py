@@ -322,11 +322,11 @@ def _of_turn(store: UndoStore, ref: TurnRef, done: _Done, *, must: bool = False)
                 f"{ref.context_id} is undone already, by event:{undone.id}. `locus redo` brings it back."
             )
         return _Target(ref.context_id, ())
+    worked_in = worktrees_of(store.rows, ref)
     if not done.by_name:
-        refuse_other_worktree(store.layout.root, store.rows, ref)
+        refuse_other_worktree(store.layout.root, ref, worked_in)
     window = list(store.rows(ref.since, ref.until, event_types=("file",), columns=COLUMNS))
     own = [e for e in window if e["session_id"] == ref.session_id and e["turn"] == ref.turn]
-    worked_in = worktrees_of(store.rows, ref)
     if len(worked_in) > 1 and done.worktree in worked_in:
         own = [e for e in own if e["worktree"] == done.worktree]
     changes, unknown = _changes_of(store, own)
