@@ -13,7 +13,7 @@ The second part finds the paths that a tool call names, whichever agent's tool i
 """
 
 from eventlog.base import types
-from eventlog.base.errors import EventLogError, NotFound
+from eventlog.base.errors import NotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class OutsidePath(NotFound, ValueError):
     """A path lies outside of the repository, where there are no bytes of it."""
 
 
-class MalformedPath(EventLogError, ValueError):
-    """The quoted form of a path is malformed. The message says what is accepted."""
+class MalformedPath(NotFound, ValueError):
+    """The quoted form of a path is malformed, so it names no file. The message says what is accepted."""
 
     exit_code = 2
 
