@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from eventlog.restore import journal as restores
+from eventlog.store import Store
 from tests import forked
 
 GIT_ENVIRONMENT = {
@@ -112,3 +114,13 @@ class Recorded:
     @property
     def store(self) -> Path:
         return self.root / ".locus"
+
+
+def begin_restore(project: Path) -> None:
+    """Leave the journal of a restore that changes nothing and never ended."""
+    with Store.open(project / ".locus") as store:
+        inode = project.stat().st_ino
+        document = restores.Document(
+            "0" * 32, store.identity.store_id, os.fsencode(project), inode, "", "end", None, None, ()
+        )
+        restores.write(store.fs, store.layout, 7, restores.encode(document))

@@ -17,7 +17,7 @@ from eventlog.blobs.tree import SKIPPED
 from eventlog.doctor import store as health_store
 from eventlog.setup import install, launch, launch_modules
 from eventlog.store import Store
-from tests.cli.support import Locus, git
+from tests.cli.support import Locus, begin_restore, git
 from tests.older import append_as_before
 
 SETTINGS = ".claude/settings.local.json"
@@ -344,10 +344,12 @@ def test_a_briefing_that_nobody_gathered_yet(project: Path, locus: Locus) -> Non
 def test_damage_and_unfinished_restores(project: Path, locus: Locus) -> None:
     """I11: what a quick look finds damaged is a problem, and so is a restore that never ended."""
     append(project, {"event_type": "action"})
-    restores = project / ".locus/restore"
-    (restores / f"{7:020d}.json").write_text("{}")
+    begin_restore(project)
     code, found = asked(locus)
     assert code == 1 and "--recover" in texts(found, "restore")
+    (project / ".locus/restore" / f"{7:020d}.json").write_text("{}")
+    code, found = asked(locus)
+    assert code == 1 and "store repair" in texts(found, "damage")
 
     (journal,) = (project / ".locus/log/journal").iterdir()
     data = bytearray(journal.read_bytes())

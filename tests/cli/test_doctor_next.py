@@ -18,7 +18,7 @@ from eventlog.setup import install, launch, launch_modules
 from eventlog.store import Store
 from locus_cli.root import cli
 from tests.cli.hook_support import Agent
-from tests.cli.support import Locus
+from tests.cli.support import Locus, begin_restore
 from tests.cli.test_doctor import SETTINGS, append, asked, project
 
 __all__ = ["project"]
@@ -105,6 +105,10 @@ def damage(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:
 
 
 def begun_restore(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:
+    begin_restore(project)
+
+
+def unreadable_restore(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:
     (project / ".locus/restore" / f"{7:020d}.json").write_text("{}")
 
 
@@ -151,7 +155,8 @@ TABLE: tuple[tuple[Provoke, str, str, str], ...] = (
     (named_store, "store", "LOCUS_DIR names", GONE),
     (open_store, "store", "can be written by other users", GONE),
     (damage, "damage", "journal", "journal"),
-    (begun_restore, "restore", "was begun and never ended", "restore"),
+    (begun_restore, "restore", "was begun and never ended", GONE),
+    (unreadable_restore, "damage", "restore", "07.json"),
     (failures, "errors", "1 hook call failed", GONE),
     (stale_session, "sessions", "1 session without an end", GONE),
     (lost_tree, "skipped", "cannot be read", "0" * 20),
