@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.base.display import path_words
 from eventlog.base.errors import EventLogError, NotFound
-from eventlog.base.paths import path_text
+from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import SUBMODULE, TreeEntry
 from eventlog.replay.compare import ROOT, Missing, PathChange, compare
 from eventlog.replay.linediff import LineDiff, line_diff
 from eventlog.replay.patches import patch, sections
-from eventlog.replay.trees import path_of
 
 if TYPE_CHECKING:
     from eventlog.blobs.store import BlobStore
@@ -139,7 +138,7 @@ class Diff:
                 f"{unknown}: no such path in {self.before.turn} at {self.before.at} "
                 f"or in {self.after.turn} at {self.after.at}"
             )
-        wanted = [path_of(path).rstrip(b"/") for path in paths]
+        wanted = [path_bytes(path).rstrip(b"/") for path in paths]
         if not wanted:
             return self
         return replace(
@@ -150,7 +149,7 @@ class Diff:
 
     def knows(self, path: str) -> bool:
         """Whether one side has an entry at `path`, or should have."""
-        wanted = path_of(path).rstrip(b"/")
+        wanted = path_bytes(path).rstrip(b"/")
         return (
             _has(self.before, wanted)
             or _has(self.after, wanted)

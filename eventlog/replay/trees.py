@@ -139,7 +139,7 @@ class TreeState:
 
         Raises: NotFound (a path), Refused (the directory holds something and `force` is not set).
         """
-        report = self.check_out(target, [path_of(path) for path in paths], force=force)
+        report = self.check_out(target, [path_bytes(path) for path in paths], force=force)
         named = {path for path, _ in (*report.missing, *report.skipped)}
         doubts = [(doubt_bytes(path), why) for path, why in self.certainty.doubts(paths)]
         unknown = [doubt for doubt in doubts if doubt[0] not in named]
@@ -387,17 +387,12 @@ def kind_of_mode(mode: object) -> bytes | None:
 
 
 def _wanted(path: str) -> bytes:
-    """The bytes of a path, if a tree can hold it. Raises: NotFound."""
-    name = path_of(path)
+    """The bytes of a path, if a tree can hold it. Raises: NotFound, also for a malformed one."""
+    name = path_bytes(path)
     problem = unsafe_path(name)
     if problem is not None:
         raise NotFound(f"{path!r} cannot be in a tree: it {problem}")
     return name
-
-
-def path_of(path: str) -> bytes:
-    """The bytes of a path. Raises: NotFound (outside of the repository), MalformedPath."""
-    return path_bytes(path)
 
 
 def _has_tree(event: Mapping[str, Any]) -> bool:

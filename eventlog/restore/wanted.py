@@ -27,7 +27,7 @@ from eventlog.checkout.materialize import sentence
 from eventlog.checkout.parallel import Listed
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
-from eventlog.replay.trees import TreeState, path_of
+from eventlog.replay.trees import TreeState
 from eventlog.restore.journal import Document
 from eventlog.worktree.kept_ignored import database_name
 
@@ -142,7 +142,7 @@ def wanted_of_undo(document: Document) -> Wanted:
 def selection(paths: Sequence[str]) -> tuple[bytes, ...]:
     wishes = set()
     for path in paths:
-        names = [name for name in path_of(path).split(b"/") if name not in (b"", b".")]
+        names = [name for name in path_bytes(path).split(b"/") if name not in (b"", b".")]
         if not names:
             return ()  # all of it
         wishes.add(b"/".join(names))
