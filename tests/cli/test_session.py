@@ -294,7 +294,7 @@ def test_who_is_at_work(empty: Path, locus: Locus) -> None:
 
     assert shown.code == 0 and "\x1b" not in shown.text
     assert f"sess-{ids[0]}  a  since" in shown.text and "Overlaps" in shown.text
-    assert shown.text.partition("Overlaps")[0].count("x\\x1b.py  changed") == 2
+    assert shown.text.partition("Overlaps")[0].count('"x\\033.py"  changed') == 2
     assert [one["id"] for one in document["sessions"]] == [f"sess-{sid}" for sid in reversed(ids)]
     assert [(one["first"], one["second"]) for one in document["overlaps"]] == [
         (f"sess-{ids[0]}", f"sess-{ids[1]}")
