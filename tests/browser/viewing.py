@@ -15,6 +15,10 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
 _READY = "body[data-ready]"
+# The first key of a page with a slider loads what its keys do: an import is over after the one before it.
+_KEYS_ARE_LOADED = "document.querySelector('.strip') && import('/static/sliderkeys.js').then(() => null)"
+# addresses follow a moving slider after 120 ms; of the page's own timers the earlier one comes first
+_ADDRESS = "new Promise((done) => setTimeout(() => done(location.href), 150))"
 
 
 class Viewer:
@@ -85,6 +89,7 @@ class Visitor:
     def press(self, *keys: str) -> "Visitor":
         for key in keys:
             self.page.keyboard.press(key)
+            self.page.evaluate(_KEYS_ARE_LOADED)
             self.ready()
         return self
 
@@ -103,8 +108,7 @@ class Visitor:
 
     def address(self) -> str:
         """Path and query of the bar, once what was pressed last has been written to it."""
-        self.page.wait_for_timeout(200)  # addresses follow a moving slider after 120 ms
-        return self.page.url.removeprefix(self.viewer.base)
+        return str(self.page.evaluate(_ADDRESS)).removeprefix(self.viewer.base)
 
     def command(self) -> str:
         return self.page.locator("#command").text_content() or ""
