@@ -59,11 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`-m fast` need not import the files that have no fast test."""
-    if config.option.markexpr != "fast" or collection_path.suffix != ".py":
+    """`-m fast` need not import the files that have no fast test, nor the conftest of a directory of such."""
+    if config.option.markexpr != "fast":
         return None
-    path = collection_path.relative_to(config.rootpath).as_posix()
-    return True if not may_be_fast(path, collection_path.read_text(encoding="utf-8")) else None
+    files = collection_path.rglob("test_*.py") if collection_path.is_dir() else [collection_path]
+    return None if any(may_be_fast(file, config.rootpath) for file in files) else True
 
 
 def files_of(fs: FileSystem, layout: Layout) -> StoreFiles:

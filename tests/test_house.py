@@ -9,10 +9,12 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import blake3
 import click
@@ -99,26 +101,37 @@ class Outline:
     functions: tuple[tuple[str, str | None], ...]
     classes: tuple[tuple[str, str | None], ...]
     names: tuple[tuple[int, str], ...]  # that the file gives, each with its line
+    texts: tuple[str, ...]
 
 
 @cache
 def outline(path: Path) -> Outline:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = list(ast.walk(tree))
-    typing = set()
+    of: dict[type[ast.AST], list[Any]] = defaultdict(list)
     for node in nodes:
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            typing |= {id(below) for statement in node.body for below in ast.walk(statement)}
+        of[type(node)].append(node)
+    typing = {
+        id(below)
+        for branch in of[ast.If]
+        if ast.unparse(branch.test).endswith("TYPE_CHECKING")
+        for statement in branch.body
+        for below in ast.walk(statement)
+    }
+    functions = [*of[ast.FunctionDef], *of[ast.AsyncFunctionDef]]
     return Outline(
         ast.get_docstring(tree),
-        tuple((n, id(n) in typing) for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))),
-        tuple((n.name, ast.get_docstring(n)) for n in nodes if isinstance(n, _FUNCTIONS)),
-        tuple((n.name, ast.get_docstring(n)) for n in nodes if isinstance(n, ast.ClassDef)),
-        tuple(name for node in nodes if (name := name_of(node)) is not None),
+        tuple((n, id(n) in typing) for n in (*of[ast.Import], *of[ast.ImportFrom])),
+        tuple((n.name, ast.get_docstring(n)) for n in functions),
+        tuple((n.name, ast.get_docstring(n)) for n in of[ast.ClassDef]),
+        tuple(name for kind in _NAMING for node in of[kind] if (name := name_of(node)) is not None),
+        tuple(n.value for n in of[ast.Constant] if isinstance(n.value, str)),
     )
 
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NAMING = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arg, ast.Name, ast.Attribute, ast.alias
+)  # fmt: skip
 
 
 def imports(name: str, path: Path, *, typing_too: bool = False) -> Iterator[str]:
@@ -198,11 +211,9 @@ def test_an_agent_is_named_in_one_folder() -> None:
     for module, path in modules("eventlog", "locus_cli").items():
         if module.startswith("eventlog.agents."):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                quoted = set(re.findall(r"'([\w-]+)'", node.value))
-                if names & {node.value, *quoted}:
-                    users.add(f"{path.relative_to(ROOT)}: {node.value[:60]}")
+        for text in outline(path).texts:
+            if names & {text, *re.findall(r"'([\w-]+)'", text)}:
+                users.add(f"{path.relative_to(ROOT)}: {text[:60]}")
 
     assert {user.partition(":")[0] for user in users} == NAMES_AN_AGENT.keys(), users
 
