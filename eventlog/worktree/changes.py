@@ -69,8 +69,8 @@ def _of_tables(tables: "StatCache") -> "_Side":
     def entries(handle: "Handle | bytes") -> "_Entries":
         assert not isinstance(handle, bytes)
         return {
-            name: (TreeEntry(name, kind, id, size), b"" if below is None else below)
-            for name, kind, id, size, _, _, below in tables.directory(handle).items()
+            name: (TreeEntry(name, *row[:3]), b"" if row[5] is None else row[5])
+            for name, row in tables.directory(handle).rows().items()
         }
 
     return entries
@@ -227,7 +227,7 @@ def _tracked_rows(
     rows: "set[bytes]" = set()
     below: "dict[bytes, Handle]" = {}
     if handle is not None:
-        for name, _, _, _, _, flag, child in cache.directory(handle).items():
+        for name, (*_, flag, child) in cache.directory(handle).rows().items():
             if flag == YES:
                 rows.add(prefix + name)
             if child is not None:

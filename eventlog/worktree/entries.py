@@ -14,6 +14,7 @@ from eventlog.blobs.pack import BLOB_SIZE_MAX
 from eventlog.blobs.tree import (
     EXECUTABLE,
     FILE,
+    REFUSED,
     SIZE_UNKNOWN,
     SKIPPED,
     SUBMODULE,
@@ -67,6 +68,8 @@ def reason_texts(size_max: int) -> "list[str]":
 def name_in_tree(name: bytes) -> "tuple[bytes, str | None]":
     """The name that a tree has for this one, and why only the name can be kept."""
     problem = legal_name(name)
+    if problem is None and not name.startswith(REFUSED):
+        return name, None
     if has_escape(name):
         return name, problem and _its_name(name, problem)
     if is_escape(name):

@@ -115,4 +115,4 @@ def _with_rows(
         handles[old.kinds.count(DIRECTORY, 0, row)] = directory
     new = old.with_rows(rows)
     new.below = handles
-    return new, writer.put_tree(TreeEntry(name, kind, id, size) for name, kind, id, size, *_ in new.items())
+    return new, writer.put_tree(TreeEntry(name, *row[:3]) for name, row in new.rows().items())

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     Handle: TypeAlias = "int | StoredDirectory"
     # kind, id, size, stat, tracked, what is below: a directory of the cache, or a loaded one
+    # kind, id, size, stat, flag, and of a directory where it is
     Row = tuple[bytes, bytes, int, bytes, bytes, "Handle | Directory | None"]
+    StoredRow = tuple[bytes, bytes, int, bytes, bytes, "Handle | None"]
     RootRow = tuple[bytes, bytes, int]  # id, stat, size
 
 LEFT_OUT = ".locusignore leaves it out"
@@ -32,6 +34,7 @@ EMPTY_TREE = tree_id(encode_tree(()))
 NO, YES, KEPT_IGNORED = b"\0", b"\1", b"\2"
 LEFT_OUT_ROW = SKIPPED, blob_id(LEFT_OUT.encode())
 _DIRS = (DIRECTORY, SUBMODULE)
+_DIRECTORY = DIRECTORY[0]
 
 _STAT = Struct("<IQQqq")
 STAT_SIZE = _STAT.size
@@ -63,6 +66,11 @@ def pack_stat(file_stat: os.stat_result) -> bytes:
     return _STAT.pack(
         file_stat.st_mode, file_stat.st_ino, file_stat.st_size, file_stat.st_mtime_ns, file_stat.st_ctime_ns
     )
+
+
+def _cut(column: bytes, size: int) -> "list[bytes]":
+    """The values of a column, of `size` bytes each."""
+    return [column[at : at + size] for at in range(0, len(column), size)]
 
 
 class StoredDirectory:
@@ -117,25 +125,21 @@ class StoredDirectory:
         """The directory of a row of kind `d`."""
         return self.below[self.kinds.count(b"d", 0, row)]
 
-    def items(self) -> "Iterator[tuple[bytes, bytes, bytes, int, bytes, bytes, Handle | None]]":
-        """(name, kind, id, size, stat, flag, directory) of each row."""
-        below, ids, stats, kinds, flags = iter(self.below), self.ids, self.stats, self.kinds, self.flags
-        for row, (name, size) in enumerate(zip(self.names, self.all_sizes(), strict=True)):
-            kind = kinds[row : row + 1]
-            handle = next(below) if kind == b"d" else None
-            id, stat = (
-                ids[row * ID_SIZE : (row + 1) * ID_SIZE],
-                stats[row * STAT_SIZE : (row + 1) * STAT_SIZE],
-            )
-            yield name, kind, id, size, stat, flags[row : row + 1], handle
+    def rows(self) -> "dict[bytes, StoredRow]":
+        """The row of each name."""
+        below = iter(self.below)
+        columns = (
+            _cut(self.kinds, 1), _cut(self.ids, ID_SIZE), self.all_sizes(), _cut(self.stats, STAT_SIZE),
+            _cut(self.flags, 1), [next(below) if kind == _DIRECTORY else None for kind in self.kinds],
+        )  # fmt: skip
+        return dict(zip(self.names, zip(*columns, strict=True), strict=True))
 
     def all_sizes(self) -> "tuple[int, ...]":
         return unpack(f"<{len(self.names)}Q", self.sizes)
 
     def entries(self) -> "Iterator[tuple[bytes, int, bytes, int]]":
         """(name, kind as a number, id, size) of each row: what a tree has of it."""
-        ids = [self.ids[at : at + ID_SIZE] for at in range(0, len(self.ids), ID_SIZE)]
-        return zip(self.names, self.kinds, ids, self.all_sizes(), strict=True)
+        return zip(self.names, self.kinds, _cut(self.ids, ID_SIZE), self.all_sizes(), strict=True)
 
     def with_rows(self, rows: "dict[int, tuple[bytes, bytes, int, bytes]]") -> "StoredDirectory":
         """The same with other contents of some rows, none of them directories: kind, id, size, stat."""

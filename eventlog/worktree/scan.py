@@ -240,17 +240,17 @@ class Scan:
         parent.rows[name] = (DIRECTORY, directory.id, directory.size, directory.stat, NO, directory)
         directory.ignored = stored.ignored
         directory.suspects = self._suspects.get(directory.path, set())
-        rows = directory.rows
-        if self._trusts_ids and not self._full:
-            for name, kind, id, size, stat, flag, below in stored.items():
-                rows[name] = (kind, id, size, stat, flag, below)
-            return directory
-        for name, kind, id, size, stat, flag, below in stored.items():
-            is_stored = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
-            if is_stored and not (self._full and (kind, id) == LEFT_OUT_ROW):
-                rows[name] = (kind, id, size, stat, flag, below)  # else as if it had never been seen
-        directory.suspects.intersection_update(rows)
+        directory.rows = dict(stored.rows())
+        if self._full or not self._trusts_ids:
+            directory.rows = {name: row for name, row in directory.rows.items() if self._is_usable(row)}
+            directory.suspects.intersection_update(directory.rows)
         return directory
+
+    def _is_usable(self, row: "Row") -> bool:
+        """Whether a row of the cache counts; else its name is as if it had never been seen."""
+        kind, id, *_ = row
+        is_stored = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
+        return is_stored and not (self._full and row[:2] == LEFT_OUT_ROW)
 
     def _new(self, parent: Directory, name: bytes) -> Directory:
         directory = Directory(parent, name)
