@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from eventlog.base.layout import StoreFiles
     from eventlog.blobs.catalog import Catalog
     from eventlog.blobs.store import BlobStore
 
@@ -78,13 +79,6 @@ class _OpenGroup:
 class BlobWriter:
     """See the module's docstring. A context manager; what was not flushed when it closes is dropped."""
 
-    _fd: int
-    _tmp: str
-    _buffer: "list[bytes]"
-    _size: int
-    _written: int
-    _relied: bool
-
     def __init__(
         self,
         store: "BlobStore",
@@ -100,8 +94,7 @@ class BlobWriter:
         """Called by `BlobStore.writer`, which explains the arguments."""
         files = store.files
         self.store = store
-        self._fs = files.fs
-        self._layout = files.layout
+        self._files = files
         self._catalog = catalog
         self._codec = CODEC_NAMES[codec]
         self._level = _LEVELS[self._codec] if level is None else level
@@ -111,6 +104,7 @@ class BlobWriter:
         self._reading = translate_os_errors(files.layout.directory(PACK_DIR), "read the packs")
         self._pool: "ThreadPoolExecutor | None" = None
         self._broken = False
+        self._relied = False
         self._start_pack()
         self._lock = acquire(files.fs, files.layout, GC, exclusive=False, timeout_s=lock_timeout_s)
         try:
@@ -220,8 +214,8 @@ class BlobWriter:
         if self._broken:
             self._broken = False
             raise NotDurable(
-                f"{self._layout.directory(PACK_DIR)}: an earlier write of this pack failed; nothing of it is "
-                "stored. Put the contents again."
+                f"{self._files.layout.directory(PACK_DIR)}: an earlier write of this pack failed; nothing of "
+                "it is stored. Put the contents again."
             )
         if not self._pending:
             self._settle_found()
@@ -230,15 +224,12 @@ class BlobWriter:
             self._close_group(self._blobs)
             self._close_group(self._trees)
             self._drain(0)
-            tables = self._publish(is_named=not more)
-        except NotDurable:
+            tables = self._pack.publish(is_named=not more)
+        except BaseException as error:
+            self._drop_pack()
             self._broken = False
-            raise
-        except OSError as error:
-            self._drop_pack()
-            raise self._not_written(error) from error
-        except BaseException:
-            self._drop_pack()
+            if isinstance(error, OSError):
+                raise self._not_written(error) from error
             raise
         self._start_pack()
         self._catalog.add(tables)
@@ -263,14 +254,14 @@ class BlobWriter:
         if not self._relied:
             return
         try:
-            self._fs.fsync_dir(self._layout.directory(PACK_DIR))
+            self._files.fs.fsync_dir(self._files.layout.directory(PACK_DIR))
         except OSError as error:
             raise self._not_written(error) from error
         self._mark_settled()
 
     def _not_written(self, error: OSError) -> EventLogError:
         doing = "make a pack durable, so nothing of it counts as stored"
-        return store_error(error, self._layout.directory(PACK_DIR), doing, NotDurable)
+        return store_error(error, self._files.layout.directory(PACK_DIR), doing, NotDurable)
 
     def _mark_settled(self) -> None:
         """The directory of packs was synced after the listing."""
@@ -296,10 +287,8 @@ class BlobWriter:
         if not group.members:
             return
         raw = group.parts[0] if len(group.parts) == 1 else b"".join(group.parts)
-        number = self._closed
-        self._closed += 1
         members = group.members
-        self._entries += [(id, kind, number, offset, size) for id, kind, offset, size in members]
+        self._pack.expect(members)
         group.parts = []
         group.members = []
         group.size = 0
@@ -322,34 +311,122 @@ class BlobWriter:
 
     def _write_group(self, raw_size: int, encoded: "Callable[[], tuple[int, bytes]]") -> None:
         try:
-            codec, stored = encoded()
+            self._pack.append_group(raw_size, *encoded())
         except NotDurable:
             self._give_up()
             raise
-        self._groups.append(Group(self._size, codec, raw_size, len(stored)))
-        self._write(encode_group_head(codec, raw_size, len(stored)))
-        self._write(stored)
+        except OSError as error:
+            self._give_up()
+            raise self._not_written(error) from error
 
     def _give_up(self) -> None:
         """Drop the pack within a put: the ids that were handed out are void, so the next flush must fail."""
         self._drop_pack()
         self._broken = True
 
+    def _start_pack(self) -> None:
+        self._blobs = _OpenGroup()
+        self._trees = _OpenGroup()
+        self._pending: "set[bytes]" = set()
+        self._raw_bytes = 0
+        self._waiting: "list[tuple[int, Future[tuple[int, bytes]]]]" = []
+        self._pack = _OpenPack(self._files, self._paced)
+        self._relied = False
+
+    def _drop_pack(self) -> None:
+        """Forget what was put since the last flush, and remove its file."""
+        for _, future in self._waiting:
+            future.cancel()
+        self._pack.drop()
+        self._start_pack()
+
+
+class _OpenPack:
+    """A pack that is being written: its bytes are in memory until they are many, then in its file in `tmp/`.
+
+    Its methods raise OSError when the disk takes no more; then it is to be dropped.
+    """
+
+    __slots__ = (
+        "_announced",
+        "_buffer",
+        "_entries",
+        "_fd",
+        "_files",
+        "_fs",
+        "_groups",
+        "_hash",
+        "_header",
+        "_paced",
+        "_size",
+        "_tmp",
+        "_written",
+    )  # fmt: skip
+
+    def __init__(self, files: "StoreFiles", paced: bool) -> None:
+        """Args: paced: whether to sync each piece before the next is written."""
+        self._files = files
+        self._fs = files.fs
+        self._paced = paced
+        self._groups: "list[Group]" = []
+        self._announced = 0
+        self._entries: "list[tuple[bytes, int, int, int, int]]" = []
+        self._header = encode_header(files.store_id)
+        self._hash = blake3(self._header)
+        self._buffer = [self._header]
+        self._size = len(self._header)
+        self._written = 0
+        self._fd = -1
+        self._tmp = ""
+
+    def expect(self, members: "list[tuple[bytes, int, int, int]]") -> None:
+        """Enter what the next group that comes will hold: id, kind, offset and length of each."""
+        number = self._announced
+        self._announced += 1
+        self._entries += [(id, kind, number, offset, size) for id, kind, offset, size in members]
+
+    def append_group(self, raw_size: int, codec: int, stored: bytes) -> None:
+        """Add a group; they come in the order in which they were expected."""
+        self._groups.append(Group(self._size, codec, raw_size, len(stored)))
+        self._write(encode_group_head(codec, raw_size, len(stored)))
+        self._write(stored)
+
+    def publish(self, *, is_named: bool) -> PackTables:
+        """Finish the file, give it its name, and sync both, or the file alone. Raises: NotDurable."""
+        groups, entries, footer = encode_tables(self._header, self._groups, self._entries, self._size)
+        for part in (groups, entries, footer):
+            self._write(part)
+        self._spill()
+        self._fs.fsync(self._fd)
+        self._close()
+        name = self._hash.hexdigest()
+        path = self._files.layout.pack(name)
+        tables = self._read_back(groups + entries, footer, path, name)
+        try:
+            self._fs.link(self._tmp, path)
+        except FileExistsError:
+            self._take_existing(path, name)
+        if is_named:
+            self._fs.fsync_dir(self._files.layout.directory(PACK_DIR))
+        self._unlink_tmp()
+        return tables
+
+    def drop(self) -> None:
+        """Remove its file."""
+        self._close()
+        self._unlink_tmp()
+
     def _write(self, data: bytes) -> None:
         self._hash.update(data)
         self._buffer.append(data)
         self._size += len(data)
         if self._size - self._written > _MEMORY_BYTES:
-            try:
-                self._spill()
-            except OSError as error:
-                self._give_up()
-                raise self._not_written(error) from error
+            self._spill()
 
     def _spill(self) -> None:
-        """Bring the buffered bytes of the pack to its file."""
+        """Bring the buffered bytes to the file."""
         if self._fd < 0:
-            self._tmp = self._layout.tmp(f"pack-{self._fs.random_bytes(8).hex()}")
+            self._tmp = self._files.layout.tmp(f"pack-{self._fs.random_bytes(8).hex()}")
             self._fd = self._fs.open(self._tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         data = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
         self._buffer = []
@@ -363,27 +440,6 @@ class BlobWriter:
             self._fs.fdatasync(self._fd)
             self._written += len(piece)
 
-    def _publish(self, *, is_named: bool) -> PackTables:
-        """Finish the file, give it its name, and sync both, or the file alone."""
-        groups, entries, footer = encode_tables(self._header, self._groups, self._entries, self._size)
-        for part in (groups, entries, footer):
-            self._write(part)
-        self._spill()
-        self._fs.fsync(self._fd)
-        fd, self._fd = self._fd, -1
-        self._fs.close(fd)
-        name = self._hash.hexdigest()
-        path = self._layout.pack(name)
-        tables = self._read_back(groups + entries, footer, path, name)
-        try:
-            self._fs.link(self._tmp, path)
-        except FileExistsError:
-            self._take_existing(path, name)
-        if is_named:
-            self._fs.fsync_dir(self._layout.directory(PACK_DIR))
-        self._unlink_tmp()
-        return tables
-
     def _read_back(self, encoded: bytes, footer: bytes, path: str, name: str) -> PackTables:
         """The tables as their readers will decode them. Raises: NotDurable unless they hold what was put."""
         try:
@@ -392,7 +448,6 @@ class BlobWriter:
                 return tables
         except Corruption:
             pass
-        self._give_up()
         raise _spoilt("the tables of a pack did not come back as they were")
 
     def _take_existing(self, path: str, name: str) -> None:
@@ -404,33 +459,10 @@ class BlobWriter:
         if hash_file(self._fs, path) != name:
             self._fs.rename(self._tmp, path)
 
-    def _start_pack(self) -> None:
-        self._blobs = _OpenGroup()
-        self._trees = _OpenGroup()
-        self._pending: "set[bytes]" = set()
-        self._raw_bytes = 0
-        self._waiting: "list[tuple[int, Future[tuple[int, bytes]]]]" = []
-        self._groups: "list[Group]" = []
-        self._entries: "list[tuple[bytes, int, int, int, int]]" = []
-        self._closed = 0
-        self._relied = False
-        self._fd = -1
-        self._tmp = ""
-        self._header = encode_header(self.store.files.store_id)
-        self._hash = blake3(self._header)
-        self._buffer = [self._header]
-        self._size = len(self._header)
-        self._written = 0
-
-    def _drop_pack(self) -> None:
-        """Forget what was put since the last flush, and remove its file."""
-        for _, future in self._waiting:
-            future.cancel()
+    def _close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             self._fs.close(fd)
-        self._unlink_tmp()
-        self._start_pack()
 
     def _unlink_tmp(self) -> None:
         if self._tmp:
