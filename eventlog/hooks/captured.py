@@ -216,7 +216,7 @@ class DirectoryCapture:
         from eventlog.worktree.capture import CaptureScope
 
         asks = self._context.settings.watcher is not None
-        may_leave = (asks or self._call.kind == EDITS) and self._may_leave(checkpoint, closing)
+        may_leave = (asks or self._call.tool.kind == EDITS) and self._may_leave(checkpoint, closing)
         paths, others = None, []
         if may_leave:
             others = state.running(self._context.layout, self._directory.key, checkpoint)
@@ -259,9 +259,10 @@ class DirectoryCapture:
         change anything runs at the same time, or ended without a capture.
         """
         call = self._call
-        if call.kind != EDITS:
+        if call.tool.kind != EDITS:
             return None
-        if any(tool.kind == ANY or tool.late or tool.dead for tool in others if tool.cause != call.cause):
+        others = [tool for tool in others if tool.cause != call.tool.cause]
+        if any(tool.kind == ANY or tool.late or tool.dead for tool in others):
             return None
         return frozenset(self._context.named()) or None
 
@@ -431,7 +432,7 @@ class DirectoryCapture:
 
     def tool_snapshot(self) -> Event:
         """The snapshot after a tool call that changed something, without its tree."""
-        event: Event = {"event_type": "snapshot", "operation": "tool", "cause": self._call.cause}
+        event: Event = {"event_type": "snapshot", "operation": "tool", "cause": self._call.tool.cause}
         event["payload"] = {"snapshot_type": "tool"}
         return self._writer.admit(event)
 

@@ -46,7 +46,7 @@ class Completion:
             call.events = [
                 event for event in call.events if str(event.get("event_id")) not in self.calls.actions
             ]
-        if call.tools_settled and self.context.directory is not None:
+        if call.tool.all_ended and self.context.directory is not None:
             self._settle(self.context.directory, session)
         if call.moment == SESSION:
             self._add_master()
@@ -77,12 +77,12 @@ class Completion:
             tool_use_id = None if tool.tool_use_id == "-" else tool.tool_use_id
             event = call.add("action", {"told_by": reporting_hook}, tool=tool.tool, tool_use_id=tool_use_id)
             event["event_id"] = tool.cause
-            call.ended.append(tool.cause)
+            call.tool.ended.append(tool.cause)
         if ended and call.moment == TURN_END:
             call.events = call.events[-len(ended) :] + call.events[: -len(ended)]
         elif ended:
             call.moment = TOOL
-            call.cause = ended[0].cause if len(ended) == 1 else None
+            call.tool.cause = ended[0].cause if len(ended) == 1 else None
 
     def _transcripts(self) -> "list[str]":
         """Those of the call, and those of subagents, whose last words are written when they are gone."""

@@ -65,7 +65,8 @@ class FileEventBuilder:
         self._checkpoint = checkpoint
         self._origin = _origin(call, turn)
         self._named = named if call.moment == TOOL else {}
-        self._others = [tool for tool in calls if tool.cause not in (call.cause, call.started_action_id)]
+        own = (call.tool.cause, call.tool.started_action_id)
+        self._others = [tool for tool in calls if tool.cause not in own]
         self._writer = writer
         self._kept_ignored = capture.kept_ignored
         self._capture = capture
@@ -209,13 +210,13 @@ def _origin(call: Call, turn: "str | None") -> "CaptureOrigin":
     turn_key = None
     if call.session is not None and (turn is not None or call.moment in (TOOL_START, TOOL, TURN_END)):
         turn_key = call.agent, call.session, turn or ""
-    if call.moment == TOOL and call.cause is not None:
+    if call.moment == TOOL and call.tool.cause is not None:
         kinds = {
             EDITS: AFTER_EDIT,
             ANY: AFTER_COMMAND,
             None: AFTER_COMMAND,
         }
-        return CaptureOrigin(kinds.get(call.kind, AFTER_WAIT), call.cause, turn_key)
+        return CaptureOrigin(kinds.get(call.tool.kind, AFTER_WAIT), call.tool.cause, turn_key)
     if call.moment == TOOL:
         return CaptureOrigin(AFTER_WAIT, None, turn_key)
     if call.moment == TOOL_START:

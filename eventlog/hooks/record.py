@@ -104,7 +104,7 @@ class HookContext(FrozenRecord):
         assert self.directory is not None
         cwd = str(self.call.columns.get("cwd") or self.directory.root)
         edited = {}
-        for edited_file in self.call.named:
+        for edited_file in self.call.tool.named:
             path = self.directory.inside(edited_file.path, cwd)
             if path is not None:
                 edited[path] = edited_file
@@ -233,18 +233,18 @@ def _name(context: HookContext) -> SessionNotes:
 
         key = None if context.directory is None else context.directory.key
         count_in_its_turn(layout, call, notes, key)
-    if call.called_at is not None or call.counted or call.model_call is not None:
+    if call.keys.called_at is not None or call.keys.counted or call.keys.model_call is not None:
         from eventlog.hooks import synthetic_ids
 
         try:
-            if call.counted:
+            if call.keys.counted:
                 notes.calls = synthetic_ids.number(layout, call)
-            elif call.called_at is not None:
+            elif call.keys.called_at is not None:
                 notes.calls = synthetic_ids.complete(layout, call)
         except OSError as error:
             context.note(error)
         try:
-            if call.model_call is not None:
+            if call.keys.model_call is not None:
                 synthetic_ids.number_model_call(layout, call)
         except OSError as error:
             context.note(error)
@@ -281,7 +281,7 @@ def _leave_out_ignored(context: HookContext, writer: "EventWriter") -> None:
 def _complete(context: HookContext, notes: SessionNotes) -> None:
     """Complete the events from earlier notes and transcripts, and recognise the turn that they are of."""
     call = context.call
-    is_incomplete = call.may_duplicate or call.tools_settled or call.transcripts or call.moment == SESSION
+    is_incomplete = call.may_duplicate or call.tool.all_ended or call.transcripts or call.moment == SESSION
     if is_incomplete or call.prompt is not None:
         from eventlog.hooks.enrich import Completion
 
@@ -354,7 +354,7 @@ def _captures(context: HookContext) -> bool:
     # A command that begins, in the turn under way and among few files. Then its changes can be told apart
     # from earlier ones even if it is killed.
     is_small = checkpoint.files is not None and checkpoint.files <= EARLY_CAPTURE_FILES_MAX
-    return is_small and call.kind == ANY and not state.is_another_turn(checkpoint, call)
+    return is_small and call.tool.kind == ANY and not state.is_another_turn(checkpoint, call)
 
 
 def _missed_snapshot(context: HookContext, capture: DirectoryCapture) -> "list[Event]":
@@ -397,14 +397,14 @@ def _remember(context: HookContext, notes: SessionNotes, captured: "Captured | N
     lines = notes.lines
     try:
         if call.moment == TURN_START and turn is not None:
-            stamped = [turn, call.called_at] if call.called_at is not None else []
+            stamped = [turn, call.keys.called_at] if call.keys.called_at is not None else []
             lines.append(["begun", short(turn), *stamped])
         elif call.moment == TURN_END and turn is not None:
             lines.append(["ended", short(turn)])
         elif call.moment in (SESSION, SESSION_END):
             lines.append(["opened" if call.moment == SESSION else "over"])
-        elif call.cause is not None:
-            lines.append(["action", call.cause, "told" if is_whole or call.moment is None else "late"])
+        elif call.tool.cause is not None:
+            lines.append(["action", call.tool.cause, "told" if is_whole or call.moment is None else "late"])
         state.note_calls(context.layout, session, lines)
         if context.directory is not None:
             is_noted = captured is not None and captured.is_noted
@@ -424,8 +424,8 @@ def _remember_running(context: HookContext, key: str, *, is_noted: bool, is_whol
             replaces = begins or call.unheard
             under_way = (call.agent, session, turn)
             state.keep_open(context.fs, layout, key, under_way, context.process, replaces=replaces)
-    elif call.ended:
-        state.note_ended(layout, key, call.ended, late=call.moment == TOOL and not is_whole)
+    elif call.tool.ended:
+        state.note_ended(layout, key, call.tool.ended, late=call.moment == TOOL and not is_whole)
 
 
 # -- writing -----------------------------------------------------------------------------------
@@ -537,7 +537,7 @@ class EventWriter:
         """Note a tool that begins. It runs while its event waits for the disk, and its changes must not pass
         for those of another."""
         context, call = self._context, self._context.call
-        if call.moment != TOOL_START or call.started_action_id is None or context.directory is None:
+        if call.moment != TOOL_START or call.tool.started_action_id is None or context.directory is None:
             return
         try:
             state.note_begun(context.layout, context.directory.key, call, context.named(), context.process)

@@ -238,7 +238,7 @@ def meet_turn(
     if directory is None or session is None or turn is None:
         return
     if call.moment == TOOL_START and has_ended(layout, session, turn):
-        tool = text_of(call.events[0], "tool_use_id") or call.started_action_id
+        tool = text_of(call.events[0], "tool_use_id") or call.tool.started_action_id
         call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
         lines.append(["begun", short(turn)])
         return
@@ -342,11 +342,11 @@ def note_begun(layout: Layout, worktree: str, call: Call, paths: "Iterable[bytes
     Args: paths: the files that it names; process: that of the agent, which a subagent's tool may outlive its
     turn in.
     """
-    session, turn, cause, first = call.session, call.turn or "", call.started_action_id, call.events[0]
+    session, turn, cause, first = call.session, call.turn or "", call.tool.started_action_id, call.events[0]
     if session is None or cause is None:
         return
     names = ["_".join(str(first.get(name) or "-").split()) or "-" for name in ("tool_use_id", "tool")]
-    words = ["begun", cause, short(session), short(turn), call.kind or ANY, *names]
+    words = ["begun", cause, short(session), short(turn), call.tool.kind or ANY, *names]
     lines = [[*words, *map(short, list(paths)[:64])]]
     if not turn or "subagent_id" in call.columns:
         word = "of" if "subagent_id" in call.columns else "in"

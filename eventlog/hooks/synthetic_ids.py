@@ -32,12 +32,12 @@ def complete(layout: Layout, call: Call) -> Calls:
     Raises: OSError when the notes cannot be written.
     """
     session = call.session
-    assert session is not None and call.called_at is not None
+    assert session is not None and call.keys.called_at is not None
     key = None
-    if call.tool_call is not None:
-        key = short("\0".join(call.tool_call))
+    if call.keys.tool_call is not None:
+        key = short("\0".join(call.keys.tool_call))
         line_type = "asked" if call.moment == TOOL_START else "answered"
-        state.note_calls(layout, session, [[line_type, key, short(call.called_at)]])
+        state.note_calls(layout, session, [[line_type, key, short(call.keys.called_at)]])
     if call.moment == TURN_START and call.turn is not None and call.prompt is not None:
         state.note_calls(layout, session, [["prompt", short(call.turn), short(call.prompt)]])
     notes = state.read_calls(layout, session)
@@ -47,11 +47,11 @@ def complete(layout: Layout, call: Call) -> Calls:
         return notes
     turn = call.columns["agent_turn_id"] = notes.turns[-1]
     if call.answers is not None and notes.prompts.get(short(turn)) not in (None, short(call.answers)):
-        _end_another(layout, call, f"{session}:{call.called_at}")
-    if key is not None and call.tool_call is not None:
+        _end_another(layout, call, f"{session}:{call.keys.called_at}")
+    if key is not None and call.keys.tool_call is not None:
         unnamed = UnnamedCalls(notes.unnamed)
-        number = unnamed.number(key, short(call.called_at), asked=call.moment == TOOL_START)
-        _name(call, (turn, *call.tool_call, str(number)))
+        number = unnamed.number(key, short(call.keys.called_at), asked=call.moment == TOOL_START)
+        _name(call, (turn, *call.keys.tool_call, str(number)))
         _join_imported_call(call, notes, (short(turn), key), number)
     return notes
 
@@ -72,7 +72,7 @@ def _end_another(layout: Layout, call: Call, turn: str) -> None:
 
 def number_model_call(layout: Layout, call: Call) -> None:
     """Give the model call of `call` its id. Raises: OSError when the notes cannot be written."""
-    session, key = call.session, call.model_call
+    session, key = call.session, call.keys.model_call
     assert session is not None and key is not None
     own_call = [short("\0".join(key)), os.urandom(6).hex()]
     state.note_calls(layout, session, [["model", *own_call]])
@@ -90,19 +90,17 @@ def number(layout: Layout, call: Call) -> Calls:
     session = call.session
     assert session is not None
     words = {"tool_start": "begins", "action": "ends"}
-    noted = {_short(key): words[key[0]] for _, key in call.counted if key[0] in words}
+    noted = {_short(key): words[key[0]] for _, key in call.keys.counted if key[0] in words}
     state.note_calls(layout, session, [[word, key] for key, word in noted.items()])
     notes = state.read_calls(layout, session)
     repeats = Repeats(notes.repeats)
-    for event, key in call.counted:
+    for event, key in call.keys.counted:
         nth = repeats.number(_short(key))
         event["event_id"] = event_id_of(call.agent, *numbered(key, nth))
         if key[0] in words:
             before = event_id_of(call.agent, "action", *key[1:])
             after = event_id_of(call.agent, "action", *numbered(key[1:], nth))
-            call.started_action_id = after if call.started_action_id == before else call.started_action_id
-            call.cause = after if call.cause == before else call.cause
-            call.ended = [after if cause == before else cause for cause in call.ended]
+            call.tool.rename(before, after)
     return notes
 
 
@@ -121,9 +119,9 @@ def _name(call: Call, key: "tuple[str, ...]") -> None:
 def _point_to(call: Call, action: str) -> None:
     """Set the action of the tool call that `call` begins or ends."""
     if call.moment == TOOL_START:
-        call.started_action_id = action
+        call.tool.started_action_id = action
     else:
-        call.cause, call.ended = action, [action]
+        call.tool.cause, call.tool.ended = action, [action]
 
 
 # -- what an import recorded first ---------------------------------------------------------------
@@ -139,12 +137,12 @@ def _join_imported_turn(call: Call, notes: Calls) -> None:
         return
     from eventlog.agents.kit.call import time_of
 
-    stamp_us, prompt_key = time_of(call.called_at), short(call.prompt)
+    stamp_us, prompt_key = time_of(call.keys.called_at), short(call.prompt)
     names: "dict[tuple[bool, int], str]" = {}
     if stamp_us is None:
         return
     for turn, began_us, prompt in notes.imported_turns:
-        is_free = notes.stamps.get(turn, call.called_at) == call.called_at
+        is_free = notes.stamps.get(turn, call.keys.called_at) == call.keys.called_at
         if is_free and (0 <= began_us - stamp_us < (_LATE_US if prompt == prompt_key else _AT_ONCE_US)):
             names[prompt != prompt_key, began_us] = turn
     if names:

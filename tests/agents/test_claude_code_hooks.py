@@ -95,7 +95,7 @@ def test_the_text_of_a_changed_file_is_left_to_the_blob_store() -> None:
         call = interpret(
             said("PostToolUse", tool_name="Edit", tool_input={"file_path": "/w/a"}, tool_response=answer)
         )
-        (named,) = call.named
+        (named,) = call.tool.named
         result = call.events[0]["payload"]["result"]  # type: ignore[index]
         assert (named.path, named.original, named.added, named.removed) == ("/w/a", "é\n", 2, 1)
         assert result[key] == {"size": 3}

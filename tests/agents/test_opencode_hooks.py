@@ -288,12 +288,13 @@ def test_tool_calls_are_named_within_their_session() -> None:
     said = {"tool_name": "edit", "tool_use_id": "call_1a2b3", "args": {"filePath": "/home/dev/a"}}
     begun, ended = call_of("tool.execute.before", **said), call_of("tool.execute.after", **said)
     assert (begun.moment, ended.moment) == (TOOL_START, TOOL)
-    assert begun.started_action_id == ended.cause == event_id_of("opencode", "action", "ses_1", "call_1a2b3")
-    assert ended.events[0]["event_id"] == ended.cause
-    assert [one.path for one in ended.named] == ["/home/dev/a"] and ended.kind == EDITS
+    action = event_id_of("opencode", "action", "ses_1", "call_1a2b3")
+    assert begun.tool.started_action_id == ended.tool.cause == action
+    assert ended.events[0]["event_id"] == ended.tool.cause
+    assert [one.path for one in ended.tool.named] == ["/home/dev/a"] and ended.tool.kind == EDITS
     other = hooks.interpret({**PLACE, "session_id": "ses_9", "hook_event_name": "tool.execute.after",
                                 "tool_name": "edit", "tool_use_id": "call_1a2b3"})  # fmt: skip
-    assert other.cause != ended.cause
+    assert other.tool.cause != ended.tool.cause
 
 
 def test_a_model_call_counts_cache_and_reasoning_in() -> None:

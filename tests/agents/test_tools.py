@@ -48,7 +48,7 @@ def test_a_tool_is_of_a_kind(
 def test_an_edit_tool_that_names_nothing_may_write_anything(agent: str, said: dict[str, object]) -> None:
     """P7: what cannot be understood is no reason to trust it."""
     call = agents.interpret(agent, {"session_id": "s", "tool_use_id": "t", **said})
-    assert (call.kind, call.named) == (ANY, [])
+    assert (call.tool.kind, call.tool.named) == (ANY, [])
 
 
 def test_codex_tools_have_the_names_that_its_model_uses() -> None:

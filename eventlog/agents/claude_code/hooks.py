@@ -120,7 +120,7 @@ def _tool_end(call: Call, payload: "Payload") -> None:
 
 def _take_out_text(call: Call, result: "Payload") -> None:
     """The file event names the former text of the edited file by its hash: the result need not hold it."""
-    named = call.named[0] if call.named else EditedFile("")
+    named = call.tool.named[0] if call.tool.named else EditedFile("")
     named.added, named.removed = _count_lines(result.get("structuredPatch"))
     for name in ORIGINALS:
         original = result.get(name)

@@ -150,14 +150,14 @@ def _texts_of(result: object) -> "list[str]":
 
 def _model_asked(call: Call, payload: "Payload") -> None:
     raw(call, payload, text_of(payload, "hook_event_name"))
-    call.tools_settled = "agent_id" not in payload
+    call.tool.all_ended = "agent_id" not in payload
 
 
 def _model_call(call: Call, payload: "Payload") -> None:
     usage = object_of(payload, "token_usage")
     key = [part for part in call_key(text_of(payload, "agent_id") or call.turn, usage) if part is not None]
     if len(key) == _KEY_SIZE:
-        call.model_call = tuple(key[:-1])
+        call.keys.model_call = tuple(key[:-1])
     call.add(
         "llm",
         without(payload, *_SHARED),

@@ -53,7 +53,7 @@ _CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
 def interpret(payload: "Payload") -> Call:
     """The call that this hook input makes."""
     call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
-    call.called_at = text_of(payload, "timestamp")
+    call.keys.called_at = text_of(payload, "timestamp")
     name = text_of(payload, "hook_event_name")
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
@@ -109,8 +109,8 @@ def _session_end(call: Call, payload: "Payload") -> None:
 def _prompt(call: Call, payload: "Payload") -> None:
     prompt = payload.get("prompt")
     injected, message = without_context(prompt if isinstance(prompt, str) else "")
-    if call.session is not None and call.called_at is not None:
-        call.columns["agent_turn_id"] = turn_of(call.session, call.called_at)
+    if call.session is not None and call.keys.called_at is not None:
+        call.columns["agent_turn_id"] = turn_of(call.session, call.keys.called_at)
     call.begin_turn(message, {"hook_context": injected or None, **without(payload, *_SHARED, "prompt")})
 
 
@@ -118,7 +118,7 @@ def _use(call: Call, payload: "Payload") -> ToolUse:
     """The tool, which names the call in place of an id."""
     use = ToolUse(text_of(payload, "tool_name"), None, payload.get("tool_input"))
     if use.name is not None:
-        call.tool_call = (use.name, digest_of(use.args))
+        call.keys.tool_call = (use.name, digest_of(use.args))
     return use
 
 
@@ -142,8 +142,8 @@ def _tool_end(call: Call, payload: "Payload") -> None:
         success=not failed,
         error=(message if isinstance(message, str) else "") if failed else None,
     )
-    if call.named and shown:
-        _count(call.named[0], shown)
+    if call.tool.named and shown:
+        _count(call.tool.named[0], shown)
 
 
 def _count(named: EditedFile, shown: "Payload") -> None:
@@ -167,11 +167,11 @@ def _lean(shown: "Payload") -> "Payload":
 
 def _agent_end(call: Call, payload: "Payload") -> None:
     rest = without(payload, *_SHARED, "prompt", "prompt_response")
-    key = ("turn", call.session, call.called_at, "end")
+    key = ("turn", call.session, call.keys.called_at, "end")
     call.end_turn(payload.get("prompt_response"), rest, *key, status="completed")
     prompt = payload.get("prompt")
     call.answers = without_context(prompt)[1] if isinstance(prompt, str) else None
-    call.tools_settled = True
+    call.tool.all_ended = True
     call.read_transcript(text_of(payload, "transcript_path"))
 
 

@@ -82,24 +82,54 @@ class ToolUse:
         return self.args.get("command") if isinstance(self.args, dict) else None
 
 
+class CalledTool:
+    """What a hook call says of its tool.
+
+    `kind` is what the tool may change (`tools.py`), None for a call of no tool; `named` are the files that an
+    edit tool names. `started_action_id` is the action of a tool that begins; `ended` are the actions of those
+    that are known to have ended, and `cause` is the one of them that explains what a capture finds.
+    `all_ended` says that every tool of the turn has ended by now.
+    """
+
+    def __init__(self) -> None:
+        self.kind: "str | None" = None
+        self.named: "list[EditedFile]" = []
+        self.started_action_id: "str | None" = None
+        self.ended: "list[str]" = []
+        self.cause: "str | None" = None
+        self.all_ended = False
+
+    def rename(self, before: str, after: str) -> None:
+        """Give an action its id in place of an earlier one."""
+        self.started_action_id = after if self.started_action_id == before else self.started_action_id
+        self.cause = after if self.cause == before else self.cause
+        self.ended = [after if action == before else action for action in self.ended]
+
+
+class CallKeys:
+    """What an agent says in place of the ids that it does not give; `hooks/synthetic_ids.py` makes the ids.
+
+    `called_at` is the time of the call, `tool_call` the tool and a digest of its arguments. `counted` are the
+    events of tool calls whose ids are not unique, with their keys (`call_key`). `model_call` is the key of a
+    model call but for its number among equal ones of its turn.
+    """
+
+    def __init__(self) -> None:
+        self.called_at: "str | None" = None
+        self.tool_call: "tuple[str, str] | None" = None
+        self.counted: "list[tuple[Event, tuple[str, ...]]]" = []
+        self.model_call: "tuple[str, ...] | None" = None
+
+
 class Call:
     """One hook call.
 
     `columns` are the envelope columns that all its events share; `events` are complete but for those, and
-    come in the order in which they are to be written; `counted` are those of tool calls whose ids are not
-    unique, with their keys (`call_key`). `cause` is the id of the action that explains what a capture finds.
-    `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are the files that an
-    edit tool names. `prompt` is a person's message, which names the turn (whose start is the first event) and
-    may name the session. `ended` are the actions of tools that are known to have ended; `may_duplicate` says
-    that their actions may have been recorded before, `tools_settled` that every tool of the turn has ended by
-    now. `transcripts` are files in which the agent keeps its model calls and words.
-
-    An agent that gives its turns and tool calls no ids says `called_at`, the time of the call, and
-    `tool_call`, the tool and a digest of its arguments; `hooks/synthetic_ids.py` completes such a call.
-    `unheard` is a call whose turn is new to the notes, because the hook of its prompt was killed.
-    `started_action_id` is the action of a tool that begins, `answers` the prompt that the end of its turn
-    names. `model_call` is the key of a model call that has no id, but for its number among equal ones of its
-    turn.
+    come in the order in which they are to be written; `may_duplicate` says that some may have been recorded
+    before. `prompt` is a person's message, which names the turn (whose start is the first event) and may name
+    the session; `answers` is the prompt that the end of its turn names. `transcripts` are files in which the
+    agent keeps its model calls and words. `unheard` is a call whose turn is new to the notes, because the
+    hook of its prompt was killed.
     """
 
     def __init__(self, agent: str, columns: Event) -> None:
@@ -107,20 +137,12 @@ class Call:
         self.columns = columns
         self.events: "list[Event]" = []
         self.moment: "str | None" = None
-        self.named: "list[EditedFile]" = []
-        self.kind: "str | None" = None
-        self.may_duplicate = False
-        self.tools_settled = False
-        self.cause: "str | None" = None
+        self.tool = CalledTool()
+        self.keys = CallKeys()
         self.prompt: "str | None" = None
-        self.counted: "list[tuple[Event, tuple[str, ...]]]" = []
-        self.transcripts: "list[str]" = []
-        self.called_at: "str | None" = None
-        self.tool_call: "tuple[str, str] | None" = None
-        self.model_call: "tuple[str, ...] | None" = None
-        self.started_action_id: "str | None" = None
         self.answers: "str | None" = None
-        self.ended: "list[str]" = []
+        self.transcripts: "list[str]" = []
+        self.may_duplicate = False
         self.unheard = False
 
     @property
@@ -196,9 +218,9 @@ class Call:
         event = self.add(event_type, payload, *key, tool=use.name, tool_use_id=use.id, **columns)
         self.count(event, key, use.id)
         if event_type == "action":
-            self.ended.append(str(event["event_id"]))
+            self.tool.ended.append(str(event["event_id"]))
         elif event_type == "tool_start":
-            self.started_action_id = event_id_of(self.agent, "action", *key[1:])
+            self.tool.started_action_id = event_id_of(self.agent, "action", *key[1:])
         return event
 
     def add_missed_look(self, turn: str) -> None:
@@ -213,7 +235,7 @@ class Call:
         """`event` of a tool call has `key`, which equal calls share unless the id is unique."""
         event["event_id"] = event_id_of(self.agent, *key)
         if not is_global(tool_use_id):
-            self.counted.append((event, key))
+            self.keys.counted.append((event, key))
 
     def add(
         self, event_type: str, payload: "Mapping[str, object]", *key: "str | None", **columns: object

@@ -79,21 +79,21 @@ class AgentTools:
     ) -> None:
         """A tool has ended. Args: payload: its result, and what else is known; error: why it failed."""
         call.add_of_tool("action", use, {"args": use.args, **payload}, success=success, **columns)
-        call.cause = call.ended[0] if call.ended else None
+        call.tool.cause = call.tool.ended[0] if call.tool.ended else None
         if error is not None:
             failure = {"message": error, "tool": use.name, "command": use.command}
             marks = {"error_type": error_type, "resolved": False, "related_to": ["errors"]}
             call.add_of_tool("error", use, failure, **marks)
         self._describe(call, use)
-        if call.kind != QUIET:
+        if call.tool.kind != QUIET:
             call.moment = TOOL
 
     def _describe(self, call: "Call", use: ToolUse) -> None:
         """Say in `call` what its tool may change."""
-        call.kind = self.kind(use.name)
-        call.named = list(map(EditedFile, self.paths(use.name, use.args)))
-        if call.kind == EDITS and not call.named:
-            call.kind = ANY  # nobody knows what it edits
+        call.tool.kind = self.kind(use.name)
+        call.tool.named = list(map(EditedFile, self.paths(use.name, use.args)))
+        if call.tool.kind == EDITS and not call.tool.named:
+            call.tool.kind = ANY  # nobody knows what it edits
 
     def paths(self, tool: "str | None", arguments: object) -> "list[str]":
         """The files that a call of an edit tool names, in order, each once; none for other tools."""

@@ -206,8 +206,8 @@ def _tool_end(call: Call, payload: "Payload") -> None:
             "subagent", {}, "subagent", child, "end", use.id,
             operation="end", source="agent", subagent_id=child,
         )  # fmt: skip
-    if use.name in TOOLS.edits and call.named:
-        shown, named = object_of(metadata, "filediff"), call.named[0]
+    if use.name in TOOLS.edits and call.tool.named:
+        shown, named = object_of(metadata, "filediff"), call.tool.named[0]
         before = shown.get("before")
         named.original = before if isinstance(before, str) else None
         named.added, named.removed = int_of(shown, "additions"), int_of(shown, "deletions")
