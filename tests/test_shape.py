@@ -15,12 +15,12 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def functions_of(path: Path) -> list[Function]:
-    return [node for node in ast.walk(tree_of(path)) if isinstance(node, Function)]
+    return [node for node in nodes_of(path) if isinstance(node, Function)]
 
 
 def parameters_of(function: Function) -> int:
@@ -70,6 +70,24 @@ def test_no_function_takes_nine_parameters() -> None:
     assert many == WRITES_AN_EVENT
 
 
+def test_no_object_has_eighteen_fields_that_change() -> None:
+    """A reader keeps the state of an object in mind: the fields that its methods assign after `__init__`."""
+    many = {}
+    for path in modules("eventlog", "locus_cli").values():
+        for kind in nodes_of(path):
+            if isinstance(kind, ast.ClassDef):
+                methods = [n for n in kind.body if isinstance(n, Function) and n.name != "__init__"]
+                changed = {
+                    node.attr
+                    for node in (below for method in methods for below in ast.walk(method))
+                    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+                    if isinstance(node.value, ast.Name) and node.value.id == "self"
+                }
+                many[f"{path.relative_to(ROOT)}: {kind.name}"] = len(changed)
+
+    assert {name: count for name, count in many.items() if count >= 18} == {}
+
+
 def test_functions_are_short() -> None:
     """Half of the functions have at most 9 lines, nine of ten at most 24, with their docstrings."""
     lengths = [
@@ -88,7 +106,7 @@ def test_a_tenth_of_the_code_is_docstrings() -> None:
     lines = docstrings = 0
     for path in modules("eventlog", "locus_cli").values():
         lines += len(path.read_text(encoding="utf-8").splitlines())
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
                 text = node.body[0]
                 docstrings += (text.end_lineno or text.lineno) - text.lineno + 1
