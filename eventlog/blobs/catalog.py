@@ -26,7 +26,7 @@ from blake3 import blake3
 from eventlog.base.errors import Corruption
 from eventlog.base.fs import FileSystem, opened, read_file, write_all
 from eventlog.base.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, StoreFiles, parse_idx, parse_pack
-from eventlog.blobs.pack import FOOTER_SIZE, HEADER_SIZE, PackTables, decode_tables, tables_range
+from eventlog.blobs.pack import FOOTER_SIZE, HEADER_SIZE, Location, PackTables, decode_tables, tables_range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ _RECENT_HEAD = struct.Struct("<4sII32sQQ")
 _RECENT_DIGEST_SIZE = 16
 _RECENT_SIZE_MAX = 64 << 20
 _RECENT_ENTRIES_MAX = 512  # of a small pack
-
-# (path of the pack, kind, file offset of the group, offset in the raw group, length)
-Location = tuple[str, int, int, int, int]
 
 
 class Catalog:
@@ -154,7 +151,7 @@ class Catalog:
         """
         tables = self._holders.get(id)
         if tables is not None:
-            return _location_in(tables, id)
+            return tables.find(id)
         return self._in_idx(id) if self._idx is not None else None
 
     def find_condemned(self, ids: "Iterable[bytes]") -> "dict[bytes, Location]":
@@ -173,9 +170,7 @@ class Catalog:
             except (Corruption, FileNotFoundError):
                 continue  # verify names it; nothing live is in it
             self._condemned[path] = tables
-            located_here = [
-                (id, location) for id in missing if (location := _location_in(tables, id)) is not None
-            ]
+            located_here = [(id, location) for id in missing if (location := tables.find(id)) is not None]
             located.update(located_here)
             missing.difference_update(id for id, _ in located_here)
         return located
@@ -185,7 +180,7 @@ class Catalog:
         locations = []
         for tables in self._readable_tables():
             try:
-                location = _location_in(tables, id)
+                location = tables.find(id)
             except Corruption:
                 continue
             if location is not None:
@@ -373,11 +368,3 @@ def _names_in(fs: FileSystem, directory: str) -> "list[str]":
         return fs.listdir(directory)
     except FileNotFoundError:
         return []
-
-
-def _location_in(tables: PackTables, id: bytes) -> "Location | None":
-    index = tables.first_from(id)
-    if index == len(tables):
-        return None
-    entry_id, kind, group, offset, length = tables.entry(index)
-    return (tables.path, kind, tables.group(group).offset, offset, length) if entry_id == id else None

@@ -76,6 +76,10 @@ class Group:
         self.stored_size = stored_size
 
 
+# (path of the pack, kind, file offset of the group, offset in the raw group, length)
+Location = tuple[str, int, int, int, int]
+
+
 class PackTables:
     """The two tables of one pack. `path` and `name` are the pack's; rows are decoded when asked for."""
 
@@ -127,6 +131,14 @@ class PackTables:
 
         table = self._entries
         return bisect_left(range(len(self)), id, key=lambda i: table[i * ENTRY_SIZE : i * ENTRY_SIZE + 32])
+
+    def find(self, id: bytes) -> "Location | None":
+        """Where the content with this id lies. Raises: Corruption."""
+        index = self.first_from(id)
+        if index == len(self):
+            return None
+        entry_id, kind, group, offset, length = self.entry(index)
+        return (self.path, kind, self.group(group).offset, offset, length) if entry_id == id else None
 
     def group(self, index: int) -> Group:
         """Group `index`, checked against the file's size.

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.blobs.catalog import Location
+    from eventlog.blobs.pack import Location
 
 # By the column of an event, the hashes that it names: ours alone, in a form that admission has checked.
 Named = dict[str, set[str]]

@@ -11,9 +11,9 @@ tried. An idx only makes look-ups fast; without it the answers are the same (I22
 from eventlog.base.errors import Ambiguous, Corruption, NotFound
 from eventlog.base.fs import publish, translate_os_errors
 from eventlog.base.layout import IDX_DIR, PACK_DIR, StoreFiles, parse_idx
-from eventlog.blobs.catalog import Catalog, Location
+from eventlog.blobs.catalog import Catalog
 from eventlog.blobs.ids import EMPTY_BLOB, ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
-from eventlog.blobs.pack import BLOB, TREE
+from eventlog.blobs.pack import BLOB, TREE, Location
 from eventlog.blobs.tree import TreeEntry, decode_tree
 from eventlog.blobs.writer import BlobWriter
 from eventlog.secrets.redaction import withheld_event

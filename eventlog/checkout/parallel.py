@@ -25,10 +25,9 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from eventlog.base.errors import Corruption, EventLogError, NotFound
-from eventlog.blobs.catalog import Location
 from eventlog.blobs.groups import GroupReader
 from eventlog.blobs.ids import blob_id, to_text
-from eventlog.blobs.pack import GROUP_RAW_MAX
+from eventlog.blobs.pack import GROUP_RAW_MAX, Location
 from eventlog.blobs.store import BlobStore
 from eventlog.checkout.directory import OpenDirectory, joined, reason_of
 

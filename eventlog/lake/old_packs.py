@@ -7,12 +7,12 @@ not come onto a disk again. One thread.
 from collections.abc import Collection, Iterable
 
 from eventlog.base.errors import NotFound
-from eventlog.blobs.catalog import Location
 from eventlog.blobs.ids import to_text
 from eventlog.blobs.pack import (
     FOOTER_SIZE,
     GROUP_HEAD_SIZE,
     HEADER_SIZE,
+    Location,
     PackTables,
     decode_group_head,
     decode_tables,

@@ -17,13 +17,14 @@ from typing import Any
 from eventlog.base.errors import Corruption, EventLogError, NotFound
 from eventlog.base.fs import REAL, opened, write_all
 from eventlog.base.layout import PACK_DIR, Layout, StoreFiles
-from eventlog.blobs.catalog import Catalog, Location
+from eventlog.blobs.catalog import Catalog
 from eventlog.blobs.extent import WITHOUT_CONTENT
 from eventlog.blobs.ids import hasher_of, to_text
 from eventlog.blobs.pack import (
     GROUP_HEAD_SIZE,
     GROUP_RAW_MAX,
     Group,
+    Location,
     PackTables,
     check_group,
     decode_group_head,

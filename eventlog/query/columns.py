@@ -5,7 +5,7 @@ where a statement can mean them. So the result may name too many columns, never 
 statement counts as every column.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 Node = dict[str, Any]
@@ -29,7 +29,7 @@ def of_tree(tree: Node, views: "Iterable[str]") -> "frozenset[str] | None":
 
     Args: tree: DuckDB's `json_serialize_sql` of the statement; views: the tables whose columns count.
     """
-    parts = list(nodes(tree))
+    parts = nodes(tree)
     queries = {
         str(cte["key"]).lower() for node in parts for cte in (node.get("cte_map") or {}).get("map", ())
     }
@@ -109,13 +109,15 @@ def _has_star(query: Node) -> bool:
     return False
 
 
-def nodes(value: Any) -> "Iterator[Node]":
+def nodes(value: Any) -> "list[Node]":
     """Every object in the tree. It uses a stack: a statement may be nested deeper than Python calls."""
+    objects: "list[Node]" = []
     stack = [value]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
-            yield item
+            objects.append(item)
             stack.extend(item.values())
         elif isinstance(item, list):
             stack.extend(item)
+    return objects
