@@ -29,7 +29,7 @@ SECTIONS: Sections = (
     Entry("good", "go_back.bisect_by_hand:good", "Say that the tested files are good."),
     Entry("bad", "go_back.bisect_by_hand:bad", "Say that the tested files are bad."),
     Entry("skip", "go_back.bisect_by_hand:skip", "Say that the tested files cannot be judged."),
-    Entry("log", "go_back.bisect_by_hand:log", "Show what was said so far, and where the search stands."),
+    Entry("log", "go_back.bisect_by_hand:log", "Show the answers so far, and how far the search has come."),
     Entry("reset", "go_back.bisect_by_hand:reset", "End the search, and remove the directory that it made."),
 )
 

@@ -138,7 +138,7 @@ skip = _verb(SKIP, f"Say that the tested files cannot be judged.\n\n{_NAMED}")
 @click.command("log")
 @json_option
 def log(as_json: bool) -> None:
-    """Show what was said so far, and where the search stands."""
+    """Show the answers so far, and how far the search has come."""
     with open_store() as store:
         search = bisect_by_hand.current(store.fs, store.layout)
         if not as_json:
@@ -183,7 +183,7 @@ def _go_inside(store: "eventlog.Store", search: HandBisect, first_bad: BisectSta
 
 
 def _show(store: "eventlog.Store", search: HandBisect, as_json: bool, written: int | None) -> None:
-    """Where the search stands: the state to look at, or what was found."""
+    """How far the search has come: the state to look at, or what was found."""
     bisection = search.bisection
     candidates = [search.states[index] for index in bisection.candidates]
     first_bad = search.first_bad
