@@ -102,7 +102,7 @@ def _answer(verdict: str, turn: str | None, as_json: bool) -> None:
             search.go_on(store.fs, store.layout, trees_of(store))
             raise eventlog.Refused(
                 f"the files of {name_of(search.states[testing])} were not all there, so nothing was taken. "
-                f"They are in {search.directory} now: look again, then say it."
+                f"They are in {search.directory} now: look again, then answer."
             )
         else:
             search.say(testing, verdict)

@@ -250,7 +250,7 @@ def _readers(noticed: "list[NoticedSession]") -> list[dict[str, str]]:
 # -- showing -------------------------------------------------------------------------------------------
 
 
-# Who changed the lines of a conflict since, by the first line of each stretch: a turn, or None.
+# The turn that changed the lines of a conflict since, or None, by the first line of each stretch.
 Later = dict[int, str | None]
 
 
@@ -315,7 +315,7 @@ def _titled(store: "eventlog.Store", name: str) -> str:
 
 
 def _later_turns(store: "eventlog.Store", plan: "eventlog.UndoPlan", clash: UndoConflict) -> Later:
-    """Who changed the lines of a conflict since; empty where the file or its versions cannot be read."""
+    """The turns that changed the lines of a conflict since; empty where the file cannot be read."""
     from eventlog.undo.blame import VERSION  # a plan without a conflict needs none of it
     from eventlog.undo.blame_cache import kept_blame
 
@@ -335,7 +335,7 @@ def _later_turns(store: "eventlog.Store", plan: "eventlog.UndoPlan", clash: Undo
 
 
 def _show_lines(store: "eventlog.Store", clash: UndoConflict, later: Later) -> None:
-    """The lines of a conflict and who changed them since, unless one of the contents is withheld."""
+    """The lines of a conflict and what changed them since, unless one of the contents is withheld."""
     if _is_withheld(store, clash):
         put("            its lines are not shown: it holds, or may hold, a secret\n")
         return

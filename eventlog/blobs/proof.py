@@ -18,7 +18,7 @@ def proven(
     In the place of bytes that are not what was put there is the error, one of PARSE_ERRORS. Rows that are
     impossible are left out. Memory: one group.
 
-    Args: wanted: leave out all others; decodes: whether each row of a tree is looked at too, which takes many
+    Args: wanted: leave out all others; decodes: whether each row of a tree is checked too, which takes many
     times as long as its hash. Raises: OSError.
     """
     reader = GroupReader(fs, GROUP_RAW_MAX)  # in order, so one group at a time

@@ -153,7 +153,7 @@ def reuse(blobs: BlobStore, view: LogView) -> Reuse:
 
 
 class _Owners:
-    """Who needs what: a session, or SHARED where several do."""
+    """What needs which contents: a session, or SHARED where several do."""
 
     def __init__(self, blobs: BlobStore) -> None:
         self.of: dict[bytes, str] = {}

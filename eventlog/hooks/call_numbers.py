@@ -1,6 +1,6 @@
 """The numbers of tool calls that no id tells apart: their agent gives none, or the same again.
 
-They are counted anew from the notes of the session (`state.Calls`). Pure. On the hook path, but loaded only
+They are counted again from the notes of the session (`state.Calls`). Pure. On the hook path, but loaded only
 for such an agent.
 """
 

@@ -85,7 +85,7 @@ class CaptureResult(FrozenRecord):
     switched: "bool | None"  # whether ignored files are kept from now on; None where that did not change
     closing: "Closing | None"  # the turns that it closes
     under_way: "list[Running]"  # the tools that may have made a change
-    is_watched: bool  # it looked at what a watcher saw change, and not at all
+    is_watched: bool  # it compared the paths that a watcher reported, not all
 
 
 def closing_of(context: "HookContext", checkpoint: CaptureCheckpoint, by: str) -> "Closing | None":
@@ -212,7 +212,7 @@ class DirectoryCapture:
         )
 
     def _where(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> "CaptureScope | None":
-        """The paths at which this capture looks; None for all."""
+        """The paths that this capture compares; None for all."""
         from eventlog.worktree.capture import CaptureScope
 
         asks = self._context.settings.watcher is not None
@@ -253,10 +253,10 @@ class DirectoryCapture:
         )
 
     def _scope(self, others: "list[Running]") -> "frozenset[bytes] | None":
-        """The paths at which the capture after an edit tool looks; None for all.
+        """The paths that the capture after an edit tool compares; None for all.
 
-        All, where somebody else may have made changes that must be told apart from this edit: a tool that may
-        change anything runs at the same time, or ended without a capture.
+        All, where something else may have made changes that must be distinguished from this edit: a tool that
+        may change anything runs at the same time, or ended without a capture.
         """
         call = self._call
         if call.tool.kind != EDITS:
@@ -517,7 +517,7 @@ def has_ignored_values(context: "HookContext") -> bool:
 
 
 def _scope_facts(result: CaptureResult) -> "dict[str, object]":
-    """The paths at which a capture looked, where that was not all of them (docs/certainty.md §1).
+    """The paths that a capture compared, where that was not all of them (docs/certainty.md §1).
 
     Of those that a watcher reported only the changed ones: others may be in no tree, and their names private.
     """

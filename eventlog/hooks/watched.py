@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Among fewer files a full capture takes no longer than the question, and proves more.
 FILES_MIN = 1_000
-# So many changes are looked at one by one.
+# So many changes are compared one by one.
 PATHS_MAX = 1_000
 # Seconds for connecting, asking and reading the answer.
 ANSWER_S = 0.02
@@ -74,9 +74,9 @@ class WatchedLook:
         self._clock: "str | None" = None  # of a moment before this capture
 
     def changed(self, *, may_watch: bool) -> "frozenset[bytes] | None":
-        """The paths that changed since the last recorded tree; None where everything is to be looked at.
+        """The paths that changed since the last recorded tree; None where everything must be compared.
 
-        Args: may_watch: looking at these paths would do.
+        Args: may_watch: it would suffice to compare these paths.
         """
         watch, until = self._watch, time.monotonic() + self._answer_s
         if any(os.path.lexists(f"{self._root}/{name}") for name in watch.unreported):

@@ -17,7 +17,7 @@ Upholds I1–I4, I7, I9, I10, I12, I32, I33. What it relies on, and what follows
 - The kernel reports a failed write-back once per open file. Every process has a descriptor of its
   own, opened before it wrote; the one that sees the error marks the journal (`SUSPECT_MODE`) and copies
   it forward. A forked child opens its own descriptor for the same reason.
-- A replacing journal stands for all journals from the one it names up to itself.
+- A replacing journal replaces all journals from the one it names up to itself.
 """
 
 import os
@@ -360,7 +360,7 @@ class Journal:
             pass  # this process tries the copy in any case; the mark makes others try it too
 
     def _copy_forward(self, number: int) -> None:
-        """Publish a journal that stands for all from `number` on, holding each of their valid frames.
+        """Publish a journal that replaces all from `number` on, holding each of their valid frames.
 
         Usually that is one journal; more when others rotated between the failed sync and the lock.
         """

@@ -257,7 +257,7 @@ def _checked(con: duckdb.DuckDBPyConnection, catalog: str, name: str, manifest: 
 
 
 def _as_listed_by(manifest: Manifest, number: int) -> "list[tuple[int, int, str]]":
-    """(base, end, name) of what the manifest `number` listed, or what segments of its range stand for now.
+    """(base, end, name) of what the manifest `number` listed, or what segments cover its range now.
 
     Takes back what superseded its segments since, the newest first.
     """

@@ -160,7 +160,7 @@ def of_session(name: str, events: str, session_id: str) -> str:
 def has_any(events: str, names: "Sequence[str]") -> str:
     """A query of one row: of each of these names of `DERIVED` whether there can be a row of it.
 
-    To plan a derivation takes longer than to look for what it rests on, and few logs have all of it.
+    To plan a derivation takes longer than to check for what it rests on, and few logs have all of it.
     """
     presences = (f"coalesce(bool_or({_RESTS_ON[name]}), false)" for name in names)
     return f"SELECT {', '.join(presences)} FROM {events}"

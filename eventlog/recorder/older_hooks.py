@@ -78,7 +78,7 @@ class OlderHooks(ABC, Generic[R]):
         return self._store("file", payload, links)
 
     def store_user_intent(self, message: str, intent_summary: str, links: EventLinks = NO_LINKS) -> R:
-        """The user said what they want."""
+        """The user stated what they want."""
         return self._store("intent", {"message": message, "intent_summary": intent_summary}, links)
 
     def store_error(

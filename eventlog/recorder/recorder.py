@@ -214,7 +214,7 @@ class Recorder:
     def _still_open(self) -> Session | None:
         """Our session, unless another process closed it since we last read the log.
 
-        As long as all events are our own there is nothing to look for.
+        As long as all events are our own there is nothing to search.
         """
         until = self.store.journal.next_position()
         if self.session is not None and until != self._known_until:

@@ -174,7 +174,7 @@ class ContextTypeFilter:
 
 @dataclass(frozen=True, slots=True)
 class RetrieveOptions:
-    """What a retrieval looks at.
+    """What a retrieval searches.
 
     `extends` keeps only what is directly under that context, such as `turn:a1b2c3d4_002`.
     """

@@ -34,7 +34,7 @@ class PathChange:
 
     `operation` is `add`, `edit` (the content, perhaps the permissions too), `delete`, `rename` (the
     same content under another name, perhaps other permissions), `mode` (the permissions alone)
-    or `type` (a file became a symlink, a symlink a submodule, …). An entry that is a directory stands
+    or `type` (a file became a symlink, a symlink a submodule, …). An entry that is a directory counts
     for an empty one.
     """
 

@@ -27,7 +27,7 @@ def project_of(store_root: str) -> str | None:
 
 
 def worktrees_of(events: Events, ref: TurnRef) -> set[str | None]:
-    """Those in which the files of a turn were looked at."""
+    """Those in which the files of a turn were captured."""
     which = {"session_id": ref.session_id, "turn": ref.turn, "event_types": ("file", "snapshot")}
     names = (event["worktree"] for event in events(ref.since, ref.until, columns=("worktree",), **which))
     return {None if name is None else str(name) for name in names}

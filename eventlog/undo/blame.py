@@ -1,4 +1,4 @@
-"""Who wrote each line of a file, and why: a fold of its versions (docs/blame.md).
+"""The turn that wrote each line of a file, and why: a fold of its versions (docs/blame.md).
 
 Versions are taken oldest first. A line keeps its origin while it stays; a line that a version adds has that
 version as its origin. Where a version began from another content than the one known last, somebody changed

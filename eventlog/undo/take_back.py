@@ -202,7 +202,7 @@ class TakeBack:
                     self._empty_directory(path)
 
     def _empty_directory(self, path: bytes) -> None:
-        """Where a directory stands in place of a file that comes back: it goes, if no file is left in it."""
+        """Where a directory is in the place of a file that comes back: it goes, if no file is left in it."""
         now = self.state_at(path)
         folders = [path] if now is not None and now.kind == DIRECTORY else []
         for folder in folders:
@@ -234,7 +234,7 @@ class TakeBack:
 
 
 def _is_directory_instead(now: State, recorded: State | None) -> bool:
-    """Whether a directory stands where a change had something else, which is therefore gone."""
+    """Whether a directory is where a change had something else, which is therefore gone."""
     return now.kind == DIRECTORY and recorded is not None and recorded.kind != DIRECTORY
 
 

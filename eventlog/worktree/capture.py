@@ -100,7 +100,7 @@ class Capture:
         self.submodules = totals[rows.SUBMODULE_COUNT]
         self.ignored_count = totals[rows.IGNORED_COUNT]  # names that were left out because git ignores them
         self.save: "Callable[[], None]" = lambda: None  # the stat cache, after all that it names
-        self.scoped: "tuple[bytes, ...] | None" = None  # the paths that were looked at, where not all were
+        self.scoped: "tuple[bytes, ...] | None" = None  # the paths that were compared, where not all were
         self.kept_ignored = _kept_in(tables)  # files that git ignores and that are kept all the same
         self.read_files = scan.entries.read_files
         self.read_bytes = scan.entries.read_bytes
@@ -111,7 +111,7 @@ class Capture:
         # Since the previous tree they are all in `changes`, but for those of rows that were not compared.
         self.has_changes = scan.rules.warning is None and not self.is_unread
         self.rules_left = scan.rules_left  # there was no time to read what git tracks
-        self.awaits_contents = scan.awaits_contents  # so many that nothing was looked at
+        self.awaits_contents = scan.awaits_contents  # so many that nothing was compared
         self.warning = scan.rules.warning  # why git could not be asked
         self.skipped: "list[tuple[bytes, str]]" = []  # paths that exist and were not captured, and why
         self.changes: "list[CapturedChange]" = []  # since the previous tree, in order of paths
@@ -237,9 +237,9 @@ class Haste:
 
 
 class CaptureScope:
-    """Paths to look at, with the directories on the way to them; the rest is as it was at the last capture.
+    """Paths to compare, with the directories on the way to them; the rest is as it was at the last capture.
 
-    `watched`: they are all that a watcher saw change: what it does not see is looked at, too.
+    `watched`: they are all that a watcher saw change: what it does not see is compared, too.
     """
 
     __slots__ = ("paths", "watched")
@@ -270,7 +270,7 @@ def capture(
 
     Args:
         previous: id of the tree to list the changes since; without it none are listed.
-        scope: for a caller whose `previous` is the tree of the last capture; else everything is looked at, as
+        scope: for a caller whose `previous` is the tree of the last capture; else everything is compared, as
             it is where these paths change the rules of what is captured. `Capture.scoped` says which it was.
         saves: save the stat cache; else `Capture.save` does.
     Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
@@ -456,7 +456,7 @@ def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int
 
 
 class ScopeLeft(Exception):
-    """What was to be looked at decides about more than itself."""
+    """What was to be compared decides about more than itself."""
 
 
 def _tables(scan: Scan, generation: int, scope: "CaptureScope | None") -> StatCache:

@@ -177,7 +177,7 @@ class Basis:
     """What the rows of a cache rest on: which names belong to the tree, and that its contents are stored.
 
     Args: tracked: digest of the set of paths that git tracks; generation: how often contents were collected;
-    watched: the files behind the rules, with `watch_stats`, one after another.
+    watched: the files that the rules come from, with `watch_stats`, one after another.
     """
 
     __slots__ = ("generation", "tracked", "watch_stats", "watched")

@@ -94,7 +94,7 @@ class Scan:
         self.next_row = 0  # where the next full capture begins
         self.uncompared_count = 0  # rows that a full capture did not reach
         self.rules_left = False  # there was no time to read what git tracks
-        self.awaits_contents = False  # of the cache: so many that nothing is looked at
+        self.awaits_contents = False  # of the cache: so many that nothing is compared
         self._full = False
         self._trusts_ids = True
         self._reshaped = False  # a path came or went
