@@ -1,6 +1,6 @@
 """The strict LocusGraph of the tests on loopback, in a process of its own.
 
-What it costs stands on both sides of a row. It begins anew with each graph that it is sent to.
+What it costs is on both sides of a row. It starts over with each graph that it is sent to.
 """
 
 from __future__ import annotations

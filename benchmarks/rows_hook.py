@@ -221,7 +221,7 @@ class Desk:
         self.stored_s = took + time.perf_counter() - start
 
     def edit(self) -> float:
-        """An edit of a 40 kB file, and the hook call behind it."""
+        """An edit of a 40 kB file, and the hook call after it."""
         path = f"{self.root}/{_EDITED}"
         before = None
         if os.path.exists(path):
@@ -240,7 +240,7 @@ class Desk:
         )
 
     def shell(self, changed: bool) -> float:
-        """A shell command that changed one file or none, and the hook call behind it."""
+        """A shell command that changed one file or none, and the hook call after it."""
         if changed:
             with open(f"{self.root}/src/d7/f3.py", "a", encoding="ascii") as file:
                 file.write("# changed\n")

@@ -76,7 +76,7 @@ def _put(store: Store, data: bytes) -> None:
 
 
 def _again(copy: str, target: str) -> str:
-    """The old copy anew. Files that never change are shared; neither side writes into one."""
+    """A fresh copy of the old one. Files that never change are shared; neither side writes into one."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(copy, target, copy_function=_link_or_copy)
     return target

@@ -1,4 +1,4 @@
-"""Maintenance of the log: sealing journals, building the index anew, bringing it up to date."""
+"""Maintenance of the log: sealing journals, building the index from scratch, bringing it up to date."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def _hash_segment(path: str) -> None:
 
 
 def _hash_pack(path: str) -> None:
-    """Groups follow the header without gaps, each behind its own head (docs/design.md §11.2)."""
+    """Groups follow the header without gaps, each after its own head (docs/design.md §11.2)."""
     with open(path, "rb") as file:
         data = file.read()
     groups = int.from_bytes(data[-48:-44], "little")

@@ -19,7 +19,7 @@ from eventlog import Store
 from eventlog.recorder.recorder import Recorder
 
 _VERSION = "2025-11-25"
-# The server that the library's own documentation begins with, and our store behind its one tool.
+# The server that the library's own documentation begins with, and our store as its one tool.
 _PLAIN = """
 import sys
 from mcp.server.mcpserver import MCPServer

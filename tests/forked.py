@@ -3,7 +3,7 @@
 Imports take most of the time of a hook and of a command, and tests run thousands. Tests of what a program
 imports, of its limits and of its start run it as a new process. Any thread may call; each has a server for
 each program, which ends with the thread or the process. What only a start heeds is that of the server: a run
-that lacks some of our variables has a server that lacks them too, and one that has others starts anew. With
+that lacks some of our variables has a server that lacks them too, and one that has others starts over. With
 `LOCUS_TEST_STARTS=1` every run does.
 """
 
@@ -152,7 +152,7 @@ def _open_terminal() -> None:
 
 
 def _server_for(program: str, environ: Mapping[str, str]) -> "_Server | None":
-    """This thread's server for runs in this environment; None where each has to start anew."""
+    """This thread's server for runs in this environment; None where each has to start again."""
     servers: dict[tuple[str, frozenset[str]], _Server] = _servers.__dict__
     ours, its = _of_start(os.environ), _of_start(environ)
     if STARTS or not its.items() <= ours.items():

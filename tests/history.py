@@ -7,7 +7,7 @@ the log as it is in the end, in time linear in both but for sorting, and names t
 
     python -m tests.history writer|reader|sealer|keeper|collector|packer|copier|eraser ROOT NAME SEED REPORT
 
-Those behind the sealer are in tests/history_contents.py. Events of theirs have no tag, and are in the log
+Those after the sealer are in tests/history_contents.py. Events of theirs have no tag, and are in the log
 that readers see; the checker asks only of tagged ones who sent them.
 """
 
@@ -64,7 +64,7 @@ class Append:
 
     @property
     def after(self) -> int:
-        """The position behind the batch."""
+        """The position after the batch."""
         assert self.base is not None
         return self.base + len(self.ids)
 
@@ -179,7 +179,7 @@ def _check_batches(history: History) -> Iterator[str]:
 
 
 def _check_first_wins(history: History) -> Iterator[str]:
-    """I8: of several acknowledged appends of one id, none lies in front of the visible one."""
+    """I8: of several acknowledged appends of one id, none lies before the visible one."""
     row_of = {row["event_id"]: row for row in history.rows}
     for op in history.appends:
         for position, (event_id, tag) in enumerate(zip(op.ids, _tags(op), strict=True), op.base or 0):
@@ -209,7 +209,7 @@ def _check_expectations(history: History) -> Iterator[str]:
 
 
 def _check_real_time(history: History) -> Iterator[str]:
-    """I4, and what follows for readers: who begins later sees, and stands behind, what was acknowledged."""
+    """I4, and what follows for readers: a reader that begins later sees, and comes after, what was acknowledged."""
     acks = sorted((op for op in history.appends if op.acked), key=lambda op: op.end or 0)
     begun: list[tuple[int, str, int, str]] = [
         (op.begin, "I4", op.base if op.base is not None else op.conflict or 0, op.name)
@@ -250,7 +250,7 @@ def _check_reads(history: History) -> Iterator[str]:
 
 
 def _counts_below(positions: list[int], end: int) -> list[int]:
-    """For each position up to `end`, how many of `positions` (ascending) lie in front of it."""
+    """For each position up to `end`, how many of `positions` (ascending) lie before it."""
     counts, i = [], 0
     for position in range(end + 1):
         while i < len(positions) and positions[i] < position:

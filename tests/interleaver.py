@@ -355,7 +355,7 @@ def every_schedule(
 
 
 def _explorer(path: list[int], todo: list[tuple[int, ...]], seen: set[bytes]) -> Chooser:
-    """Choose as `path` says; behind its end lengthen it, and leave in `todo` what else could be chosen."""
+    """Choose as `path` says; after its end lengthen it, and leave in `todo` what else could be chosen."""
     given, at = len(path), 0
 
     def pick(schedule: Schedule, ready: list[Process], process: Process | None) -> Process:

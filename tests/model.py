@@ -1,6 +1,6 @@
 """What a store must say, as a list and two dicts: the model that the engine is held to.
 
-`Model.log` is every event that was appended, by position; what readers must see of it is computed anew
+`Model.log` is every event that was appended, by position; what readers must see of it is computed
 from the whole list: the first of each id (I8), numbered by the rules read literally (the oracle of
 tests/log/test_numbering.py), projected by the plain fold of tests/projections/oracle.py. Contents and
 trees are dicts from hash to what was put. `WatchedStore` tells the model what is being appended, so
@@ -30,8 +30,8 @@ class Model:
     def __init__(self) -> None:
         self.log: list[Event | None] = []  # None: a power cut took it before it was acknowledged
         self.in_flight: list[Event] = []  # handed to an append that has not returned
-        self.durable = 0  # what is in front of it survives a power cut
-        self.unsynced: list[Range] = []  # batches behind it, that a killed process left
+        self.durable = 0  # what is before it survives a power cut
+        self.unsynced: list[Range] = []  # batches after it, that a killed process left
         self.blobs: dict[str, bytes] = {}
         self.trees: dict[str, Files] = {}
         self._rows: list[Event] = []
@@ -110,7 +110,7 @@ class Model:
         return files
 
     def limits(self) -> dict[str, int]:
-        """Session → position in front of which what its events name need not be kept."""
+        """Session → position before which what its events name need not be kept."""
         last = {
             (row["payload"]["session_id"], row["payload"]["turn"]): row  # type: ignore[index]
             for row in self.rows()

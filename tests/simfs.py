@@ -640,7 +640,7 @@ def fail_nth(n: int, error: int, *, name: str | None = None) -> Callable[[Call],
 
 
 def fail_from(n: int, error: int, *, name: str | None = None) -> Callable[[Call], Fault | None]:
-    """The n-th call (of that name) and all behind it fail with `error`."""
+    """The n-th call (of that name) and all after it fail with `error`."""
     return _counted(n, name, Fault(error), persistent=True)
 
 

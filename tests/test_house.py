@@ -325,7 +325,7 @@ def test_no_two_public_classes_share_a_name() -> None:
                 "eventlog.query",
                 # Events are indexed from Arrow batches, and kept as such for showing hits.
                 "eventlog.search",
-                # Segments are made anew of the row groups that verify.
+                # Segments are rebuilt from the row groups that verify.
                 "eventlog.repair",
                 "eventlog.exports.locusgraph.locusgraph",
                 "eventlog.lake",  # what is published are Parquet files

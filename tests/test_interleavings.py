@@ -343,7 +343,7 @@ def _wrong_log(scene: Scene, events: list[Event]) -> list[str]:
 
 
 def _wrong_order(scene: Scene) -> list[str]:
-    """What began when something had ended comes behind it, and sees it."""
+    """What began when something had ended comes after it, and sees it."""
     problems = []
     for batch in scene.batches:
         for other in scene.batches:

@@ -127,7 +127,8 @@ def test_public_docstrings_have_no_numbers_of_requirements() -> None:
 
 # Words that an edited page does not need: "after", "before", "again" and the subject say the same.
 _DIALECT = re.compile(
-    r"\b(?:behind|in front of|anew|whoever|is told|are told|for who|(?:full|short|watched|last) looks?)\b", re.I
+    r"\b(?:behind|in front of|anew|whoever|is told|are told|for who|(?:full|short|watched|last) looks?)\b",
+    re.I,
 )
 _NOT_EDITED_YET = {"glossary.md"}
 

@@ -165,7 +165,7 @@ def test_what_a_bare_run_leaves_out_is_a_stage_of_its_own(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_slowest_tests_are_named(tmp_path: Path) -> None:
-    """`scripts/test` names the longest tests of the run in front of its closing line."""
+    """`scripts/test` names the longest tests of the run before its closing line."""
     test = tmp_path / "test_long.py"
     test.write_text("import time\n\n\ndef test_long():\n    time.sleep(1.01)\n", encoding="utf-8")
     done = run_script(

@@ -54,7 +54,7 @@ def test_every_example_gives_the_answer_below_it(store: Store) -> None:
 def test_every_view_and_column_is_described(store: Store) -> None:
     """S1-56: docs/sql.md lists every view and table function with its columns, types and their meaning.
 
-    LOCUS_UPDATE=1 writes these lists anew, below `# Columns`.
+    LOCUS_UPDATE=1 rewrites these lists, below `# Columns`.
     """
     made = "\n# Columns\n"
     for name, columns in (*COLUMNS_OF.items(), *((f"{name}(…)", columns) for name, columns in _TABLES)):

@@ -458,7 +458,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(names=st.sampled_from((("index",), ("snapshots/idx",), ("index", "snapshots/idx"))))
     def delete_derived(self, names: tuple[str, ...]) -> None:
-        """I22: the rules behind this one must not notice."""
+        """I22: the rules after this one must not notice."""
         for name in names:
             self._each_derived(name, lambda path: self.other.fs.unlink(path))
 

@@ -247,7 +247,7 @@ def entry_of(data: bytes | Json, workstream: str = "login") -> Json:
 
 
 def test_off_means_off(story: Story) -> None:
-    """S2-5, S2-32: without the flag a write and a bundle are refused; the environment, and behind it the
+    """S2-5, S2-32: without the flag a write and a bundle are refused; the environment, and after it the
     settings, switch it on."""
     assert [(one.code, one.text) for one in story.off] == [(3, ""), (3, "")]
     assert all("[context]" in one.err for one in story.off)
@@ -321,7 +321,7 @@ def test_another_session_and_another_machine_go_on(story: Story) -> None:
 
 
 def test_the_repository_outranks_the_summary(story: Story) -> None:
-    """S2-11, S2-12, S2-19: fresh until a file changes, also behind a commit of the context alone; then stale
+    """S2-11, S2-12, S2-19: fresh until a file changes, also after a commit of the context alone; then stale
     by name, with what to read again, in what is loaded and in what is stored next."""
     assert (story.loaded["stale"], story.loaded["reasons"], story.loaded["scan_again"]) == (False, [], [])
     assert story.answers["after the commit"]["ok"] is True
@@ -402,7 +402,7 @@ def test_tools_get_the_same_bundle(story: Story) -> None:
 
 
 def test_stale_comes_with_the_diff_first(story: Story) -> None:
-    """S2-15, S2-26: what changed stands in front of everything that was noted, the summary is marked."""
+    """S2-15, S2-26: what changed comes before everything that was noted, the summary is marked."""
     found = sections(story.bundles["stale"])
     assert list(found)[:3] == ["Rules", "Checkpoint", "Changed since the checkpoint"]
     assert "STALE: tracked files changed" in found["Checkpoint"]

@@ -82,7 +82,7 @@ class Gemini:
         }
 
     def edit(self, path: str, content: str) -> Json:
-        """The whole file written anew."""
+        """The whole file rewritten."""
         target = self.work / path
         args = {"file_path": str(target), "content": content}
 

@@ -21,8 +21,8 @@ from tests.e2e.record_hook import tree_of
 Json = dict[str, Any]
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/hooks"
-# The calls behind which a turn's last snapshot is the project as it was then: a subagent may go on
-# behind a Stop.
+# The calls after which a turn's last snapshot is the project as it was then: a subagent may go on
+# after a Stop.
 LOOKS = (
     "PostToolUse", "PostToolUseFailure", "Stop", "StopFailure", "Interrupt",
     "tool.execute.after", "tool.error", "session.idle",

@@ -4,7 +4,7 @@ from tests.agents.claude_support import Teller, events_in, text
 
 
 def test_a_subagents_late_lines_count_in_the_turn_that_started_it() -> None:
-    """P3: lines that a background subagent writes behind the next prompt, with its id or without one, are in
+    """P3: lines that a background subagent writes after the next prompt, with its id or without one, are in
     the turn of the subagent's first line, as hooks have it."""
     tell = Teller()
     side = Teller(name="side", isSidechain=True, agentId="a1")

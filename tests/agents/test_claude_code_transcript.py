@@ -433,7 +433,7 @@ def test_images_are_blobs(tmp_path: Path) -> None:
 
 
 def test_what_a_tool_showed_is_told_once() -> None:
-    """The numbered copy of a file that was read, or of an output, is left out; what stands behind is not."""
+    """The numbered copy of a file that was read, or of an output, is left out; what follows is not."""
     tell = Teller()
     file = {"filePath": "a.py", "content": "a\nb\n", "numLines": 3, "startLine": 1, "totalLines": 3}
     told, read = {"type": "text", "file": file}, ("Read", {"file_path": "a.py"})
@@ -632,7 +632,7 @@ def test_true_sessions_lose_nothing() -> None:
                 if small or value in told or LEFT_OUT & set(place):
                     continue
                 if place == ("message", "content", "content") and line["toolUseResult"]["type"] == "text":
-                    value = value.partition("<system-reminder>")[2]  # behind the numbered lines of a file
+                    value = value.partition("<system-reminder>")[2]  # after the numbered lines of a file
                 assert isinstance(value, str) and value in whole, (path, place, value)
 
 

@@ -31,8 +31,8 @@ def test_a_patch_with_all_its_context_gives_what_it_says(before: list[str], afte
     ("before", "lines", "after"),
     [
         ("a\nb\na\nb\n", ["@@", " a", "-b", "+c"], "a\nc\na\nb\n"),  # the first place
-        ("f\na\ng\na\n", ["@@ g", "-a", "+b"], "f\na\ng\nb\n"),  # behind the line that is named
-        ("a\nx\na\nx\n", ["@@", "-a", "+b", "@@", "-a", "+c"], "b\nx\nc\nx\n"),  # one behind the other
+        ("f\na\ng\na\n", ["@@ g", "-a", "+b"], "f\na\ng\nb\n"),  # after the line that is named
+        ("a\nx\na\nx\n", ["@@", "-a", "+b", "@@", "-a", "+c"], "b\nx\nc\nx\n"),  # one after the other
         ("a\nb\na\n", ["@@", "-a", "+z", "*** End of File"], "a\nb\nz\n"),  # at the end
         ("a\n", ["@@", "+b"], "a\nb\n"),  # nothing to find: at the end
         ("a", ["@@", "-a", "+b"], "b\n"),  # the client ends a file with a newline

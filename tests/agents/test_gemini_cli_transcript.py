@@ -170,7 +170,7 @@ def test_a_cancelled_call_is_a_refusal_and_changes_no_file(tmp_path: Path) -> No
 
 
 def test_a_session_that_goes_on_repeats_nothing(tmp_path: Path) -> None:
-    """P3: a resumed chat begins anew and lists all its messages: they are the ones before, turns too."""
+    """P3: a resumed chat starts over and lists all its messages: they are the ones before, turns too."""
     again = {"$set": {"messages": MESSAGES}}
     new = [message(8, "user", [{"text": "and one more"}]), message(9, "gemini", "Sure.", tokens=TOKENS)]
     with Store.init(tmp_path / ".locus") as store:

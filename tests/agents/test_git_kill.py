@@ -120,7 +120,7 @@ def test_a_killed_import_is_continued_to_the_same_log(
 ) -> None:
     """I1, I24, I32: killed at any fraction of its calls and repeated, the log is the undisturbed one.
 
-    Same events, ids, numbers and positions, no duplicate behind them, every blob there.
+    Same events, ids, numbers and positions, no duplicate after them, every blob there.
     """
     calls, expected = undisturbed
     store_dir = _new_store(tmp_path / "s")

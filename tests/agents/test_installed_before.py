@@ -62,7 +62,7 @@ class Installation:
         return text
 
     def _write_program(self, path: Path) -> None:
-        """The console script, as an installer makes it anew with each version."""
+        """The console script, as an installer writes it with each version."""
         module, _, function = scripts()["locus-hook"].partition(":")
         lines = ["import sys", f"sys.path.insert(0, {str(self.site)!r})", f"from {module} import {function}"]
         path.write_text("\n".join([f"#!{sys.executable}", *lines, f"{function}()", ""]))
@@ -166,7 +166,7 @@ def scripts() -> dict[str, str]:
 @pytest.mark.parametrize("upgrade", [{}, SOME, EVERYTHING], ids=["as it is", "some", "everything"])
 def test_hooks_of_an_earlier_version_go_on(installation: Installation, upgrade: "dict[str, str]") -> None:
     """P4, I34: after an upgrade in place that moved modules which the file beside the stub names, the lines
-    in the settings of all four agents record, silently; the new version makes that file anew for the old
+    in the settings of all four agents record, silently; the new version makes that file again for the old
     stub, which then looks for no module."""
     installation.make_modules()
     installation.upgrade(upgrade)

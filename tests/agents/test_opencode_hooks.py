@@ -243,7 +243,7 @@ TWICE = [SAID[0], SAID[3], SAID[3]]
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
 def test_a_session_that_begins_is_briefed_in_its_first_prompt(tmp_path: Path) -> None:
-    """S3-21, S3-28: what the hook prints stands in front of the first prompt, as a part that a machine made;
+    """S3-21, S3-28: what the hook prints comes before the first prompt, as a part that a machine made;
     the second prompt is as it was, and what is recorded of both is what a person wrote."""
     first, second = prompts_of(tmp_path, f"cat >> said.jsonl; echo >> said.jsonl; {BRIEFED}", TWICE)
 
@@ -284,7 +284,7 @@ def call_of(name: str, **said: Any) -> Any:
 
 
 def test_tool_calls_are_named_within_their_session() -> None:
-    """P3: providers number calls anew in each session, so the session is part of a call's id."""
+    """P3: providers number calls from the start in each session, so the session is part of a call's id."""
     said = {"tool_name": "edit", "tool_use_id": "call_1a2b3", "args": {"filePath": "/home/dev/a"}}
     begun, ended = call_of("tool.execute.before", **said), call_of("tool.execute.after", **said)
     assert (begun.moment, ended.moment) == (TOOL_START, TOOL)

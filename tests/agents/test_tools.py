@@ -52,7 +52,7 @@ def test_an_edit_tool_that_names_nothing_may_write_anything(agent: str, said: di
 
 
 def test_codex_tools_have_the_names_that_its_model_uses() -> None:
-    """What its hooks put in front of the tools for subagents is left away; other tools keep their names."""
+    """What its hooks put before the tools for subagents is left away; other tools keep their names."""
     names = (
         "collaborationspawn_agent",
         "collaborationwait_agent",

@@ -51,7 +51,7 @@ def test_without_a_file_the_defaults_apply(layout: Layout) -> None:
 
 
 def test_settings_are_read_from_file_and_twin_alike(layout: Layout) -> None:
-    """P2: the twin is derived: read from it or anew, whole, damaged or gone, the settings are the same."""
+    """P2: the twin is derived: with it, without it or with a damaged one, the settings are the same."""
 
     def told(found: config.Config) -> tuple[object, ...]:
         limits = found.max_file_bytes, found.shared_context, found.codes_base, found.problem

@@ -40,7 +40,7 @@ def test_what_a_tool_was_asked_to_do(tool: str | None, args: object, words: str)
 
 
 def test_a_failed_tool_and_one_whose_path_is_a_column() -> None:
-    """A failure stands in front of what failed; a path is told once."""
+    """A failure comes before what failed; a path is named once."""
     assert told("Bash", {"command": "make"}, success=False) == "Bash failed: make"
     assert told("Edit", {"file_path": "/r/src/a.py"}, path="src/a.py") == "Edit src/a.py"
 

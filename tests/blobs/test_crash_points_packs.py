@@ -150,7 +150,7 @@ def lost_at_some_end(work: Work, sweeps: bool = False) -> list[str]:
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
 def test_whatever_the_log_names_resolves_after_any_end(work: Work) -> None:
-    """A merge, a collection, and the sweep behind them may end at any call: nothing is lost (I24, I32)."""
+    """A merge, a collection, and the sweep after them may end at any call: nothing is lost (I24, I32)."""
     assert lost_at_some_end(work, sweeps=True) == []
 
 

@@ -52,7 +52,7 @@ def test_a_writer_opens_no_young_pack(layout: Layout, contents: list[bytes]) -> 
 
 
 def test_the_file_may_be_gone_or_damaged(layout: Layout, contents: list[bytes]) -> None:
-    """I22: whatever happens to it, packs answer, and the next writer makes it anew."""
+    """I22: whatever happens to it, packs answer, and the next writer makes it again."""
     rng = random.Random(7)
     with open(layout.recent_packs, "rb") as file:
         good = file.read()
@@ -82,7 +82,7 @@ def test_a_pack_that_is_gone_holds_nothing(layout: Layout, contents: list[bytes]
 
 
 def test_an_idx_takes_its_place(layout: Layout, contents: list[bytes]) -> None:
-    """Making an idx removes the file; packs made behind it begin a new one."""
+    """Making an idx removes the file; packs made after it begin a new one."""
     with open_store(layout) as store:
         store.build_idx()
     assert not os.path.exists(layout.recent_packs)

@@ -47,7 +47,7 @@ def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, A
     assert "after=" not in first and later and all("after=" in url for url in later)
 
 
-# What a page has of the spine with the part that is new, the spine as asked for anew, and the part.
+# What a page has of the spine with the part that is new, the spine of a new request, and the part.
 _GROWN = """async ([session, before]) => {
   const {ask} = await import('/static/source.js');
   const {joined} = await import('/static/growth.js');

@@ -32,7 +32,7 @@ def test_the_pictures_of_the_page(
     colours: str,
     address: str,
 ) -> None:
-    """Each is made anew, is small, and is shown by the page."""
+    """Each can be made again, is small, and is shown by the page."""
     place = Path(os.environ.get("LOCUS_PICTURES", tmp_path))
     reader = reading(sample.work, width=width, height=height, color_scheme=colours, timezone_id="UTC")
     reader.open(address.format(*sample.turns))

@@ -209,7 +209,7 @@ def test_a_missing_segment_is_told(copied: Recorded, locus: Locus) -> None:
 
 
 def test_a_corrupt_journal_is_found_and_writing_goes_on(copied: Recorded, locus: Locus) -> None:
-    """I10, I11: a bad frame behind good ones stays in its closed file; later events are appended and read."""
+    """I10, I11: a bad frame after good ones stays in its closed file; later events are appended and read."""
     with Store.open(copied.store) as store:
         store.append([{"event_type": "note", "title": "first"}])
         store.append([{"event_type": "note", "title": "second"}])

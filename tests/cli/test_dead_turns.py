@@ -28,7 +28,7 @@ CLOSED = {"action": 1, "file": 1, "snapshot": 1, "turn": 1, "session": 1}
 
 
 def closing_events(work: Path, client: Client) -> list[dict[str, Any]]:
-    """What was written of the client's session behind its last tool's beginning."""
+    """What was written of the client's session after its last tool's beginning."""
     mine = [e for e in events(work) if e["agent_session_id"] == client.session]
     (last,) = [n for n, e in enumerate(mine) if e["event_type"] == "tool_start"][-1:]
     return mine[last + 1 :]
@@ -411,8 +411,8 @@ def test_a_turn_whose_prompt_was_not_heard_is_closed_too(work: Path, locus: Locu
 
 
 def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P1: an agent that is killed while another's look is under way may have changed something behind it; the
-    next look finds that, and names it."""
+    """P1: an agent that is killed while another's capture is under way may have changed something after
+    it; the next capture finds that, and names it."""
     client = Client("codex", work)
     client.start()
     client.prompt("Go")

@@ -65,7 +65,7 @@ def test_hooks_that_vanished_are_a_problem(how: str, agent: str, project: Path, 
 
 
 def test_a_clean_of_ignored_files_is_found(project: Path, locus: Locus) -> None:
-    """P7: `git clean -fdx` takes store and hooks; the doctor finds both, and its commands make them anew."""
+    """P7: `git clean -fdx` takes store and hooks; the doctor finds both, and its commands make them again."""
     git(project, "clean", "-fdxq")
     assert not (project / ".claude").exists() and not (project / ".locus").exists()
     code, found = asked(locus)

@@ -214,7 +214,7 @@ def test_two_sessions_in_one_directory(work: Path, tmp_path: Path) -> None:
 
 def test_what_a_killed_agent_changed_is_found(work: Path, tmp_path: Path) -> None:
     """P1, I32: killed between a command's beginning and its end, an agent leaves a change; the next session
-    finds it in front of its first turn, as what that command did, probably."""
+    finds it before its first turn, as what that command did, probably."""
     killed = Agent(work)
     killed.start()
     killed.prompt("Delete it all")
@@ -374,7 +374,7 @@ def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
 
 
 def test_notes_between_calls_may_be_deleted(work: Path, tmp_path: Path) -> None:
-    """I22, P1: without its notes a hook begins anew; nothing is counted twice and the turn's end is exact."""
+    """I22, P1: without its notes a hook starts over; nothing is counted twice and the turn's end is exact."""
     agent = Agent(work)
     agent.start()
     agent.prompt("First")

@@ -26,7 +26,7 @@ def only(recorded: list[dict[str, Any]], event_type: str, **columns: object) -> 
 def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
     """S1-23, S1-24, S1-29…S1-31, S1-33, S1-34, S1-36, S1-37, S1-39, S1-52, S1-57, S3-4, S3-22: of a real turn
     the message, the tool with its arguments and result, the file with its contents, the failure, the model
-    call, and the state in front of and behind it, all in the session of the agent."""
+    call, and the state before and after it, all in the session of the agent."""
     work = project(tmp_path)
     head = git(work, "rev-parse", "HEAD").strip()
     (work / "readme.md").write_text("# Staged\n")

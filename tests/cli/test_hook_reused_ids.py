@@ -1,4 +1,4 @@
-"""Tool calls whose ids come again, as servers that count them anew give them: by hooks, and by both sides."""
+"""Tool calls whose ids repeat, as of servers that restart their count: by hooks, and by both sides."""
 
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def test_each_call_is_an_action_whatever_its_id(work: Path, times: int) -> None:
 
 
 def test_what_the_transcript_told_first_is_not_told_again(work: Path) -> None:
-    """P3: an import in front of the hooks' calls gives the ids that these have."""
+    """P3: an import before the hooks' calls gives the ids that these have."""
     agent = Counting(work)
     agent.prompt("test it")
     assert import_of(work, agent) == 3

@@ -88,7 +88,7 @@ def test_a_look_of_another_finds_what_a_subagent_does_beside_the_next_turn(agent
 
 
 def test_of_two_subagents_behind_the_end_of_their_turn(tmp_path: Path) -> None:
-    """P7: a change found behind one subagent's command while another's runs is not guessed to be the first
+    """P7: a change found after one subagent's command while another's runs is not guessed to be the first
     one's, though no turn is under way."""
     agent = Agent(project(tmp_path), environ={"CLAUDE_PID": str(os.getpid())})
     other = {"agent_id": "sub2", "agent_type": "general-purpose"}
@@ -110,7 +110,7 @@ def test_of_two_subagents_behind_the_end_of_their_turn(tmp_path: Path) -> None:
 
 
 def test_a_true_session_whose_subagents_end_late(tmp_path: Path) -> None:
-    """P1, P3: with the next prompt in front of the subagents' ends, their calls, files and model calls are in
+    """P1, P3: with the next prompt before the subagents' ends, their calls, files and model calls are in
     the turn that started them."""
     played = Played(late(tmp_path), tmp_path)
     played.play()
@@ -124,7 +124,7 @@ def test_a_true_session_whose_subagents_end_late(tmp_path: Path) -> None:
 
 
 def late(tmp_path: Path) -> Path:
-    """The captured session, with the second prompt right behind the first one's Stop: from there on its id
+    """The captured session, with the second prompt right after the first one's Stop: from there on its id
     stands on the subagents' calls."""
     head, *lines = [json.loads(line) for line in AGENTS.read_text().splitlines()]
     names = [one["call"]["hook_event_name"] for one in lines]

@@ -134,7 +134,7 @@ def test_uninstalling_gives_the_list_back(before: bytes | None, project: Path, l
 
 
 def test_lines_of_others_stay(project: Path, locus: Locus) -> None:
-    """P4: what somebody added behind our lines stays, and so does a line that was theirs before."""
+    """P4: what somebody added after our lines stays, and so does a line that was theirs before."""
     excluded(project).write_text("/.codex/hooks.json\nmine")
     assert locus("hooks", "install", "--agent", "all").code == 0
     with excluded(project).open("a") as file:

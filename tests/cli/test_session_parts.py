@@ -107,7 +107,7 @@ def test_hooks_and_imports_give_a_turn_the_same_part(order: str, tmp_path: Path,
 
 
 def test_who_takes_a_session_takes_all_its_parts(tmp_path: Path, locus: Locus) -> None:
-    """S1-58: by the id of any part the whole conversation, by a context id that part; a turn behind the
+    """S1-58: by the id of any part the whole conversation, by a context id that part; a turn after the
     limit is replayed exactly, and ending any part ends the one that is active."""
     work = limited(tmp_path, locus, 1)
     agent = Agent(work, "long-two")

@@ -47,7 +47,7 @@ def test_an_erasure_shows_its_plan_and_acts_only_when_told(root: Path, locus: Lo
 
 
 def test_plan_and_outcome_count_the_same_events(root: Path, locus: Locus) -> None:
-    """P8, I30: what only names a session that is called anew is counted apart from what goes."""
+    """P8, I30: what only names a session that gets a new name is counted apart from what goes."""
     sid, title = "kd83hf7w", f"one of two or three four five six seven eight {WORD}"
     context = session_context(slugify(title, sid), sid)
     of = {"event_type": "session", "session_id": sid, "operation": "start", "context_id": context}

@@ -226,7 +226,7 @@ def test_a_checked_segment_is_not_hashed_again(sealed: Path) -> None:
 
 
 def test_a_question_reads_the_record_of_checks_once(sealed: Path) -> None:
-    """I11: events, projections behind an index and the numbering of the tail rest on one look."""
+    """I11: events, projections after an index and the numbering of the tail rest on one read."""
 
     class Opening(Counting):
         opened: ClassVar[list[str]] = []

@@ -116,7 +116,7 @@ def test_the_canary_is_in_no_event_and_no_export(recorded: Path, tmp_path: Path)
         with Store.init(tmp_path / "other/.locus", repo_hash=store.repo_hash) as other:
             jsonl_import.load(other, str(out / "log.jsonl"))
             again = [{**e, "position": None} for e in other.events()]
-        # Saying it again left a gap in the positions, and the ledger's note came behind the export.
+        # Saying it again left a gap in the positions, and the ledger's note came after the export.
         events = [{**e, "position": None} for e in store.events() if e["event_type"] != "cursor"]
         slugs = [str(e["context_id"]) for e in events]
 
@@ -185,7 +185,7 @@ def test_a_hook_call_lets_no_secret_through(work: Path, locus: Locus) -> None:
 def test_a_hook_ends_its_look_for_erased_texts_in_time(
     work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4, P5: behind that time a large output is stored and withheld for this; a small file is looked at, and
+    """P4, P5: after that time a large output is stored and withheld for this; a small file is looked at, and
     a large one left to the process that stores it, which has the time."""
     assert locus("init").code == 0
     with Store.open(work / ".locus") as store:

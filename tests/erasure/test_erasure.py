@@ -270,7 +270,7 @@ def test_a_name_goes_from_the_cache_of_a_directory_too(tmp_path: Path) -> None:
 
 
 def test_an_erasure_waits_for_who_indexes_for_a_search(tmp_path: Path) -> None:
-    """I30, I32: what an indexer has read is removed behind it; until then the erasure is unfinished."""
+    """I30, I32: what an indexer has read is removed after it ends; until then the erasure is unfinished."""
     with make_store(tmp_path / ".locus") as store:
         fill(store, CANARY)
         with ThreadPoolExecutor(1) as another:

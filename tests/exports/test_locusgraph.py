@@ -385,7 +385,7 @@ def test_decisions_that_shared_a_context_leave_one_by_one(tmp_path: Path) -> Non
 
 
 def test_the_project_is_the_one_that_the_master_extends(tmp_path: Path) -> None:
-    """S0-19: a master that was given an anchor of its own has that one in front of it."""
+    """S0-19: a master that was given an anchor of its own has that one above it."""
     store = new_store(tmp_path / "one")
     store.append([{**lifecycle.sessions_master(REPO, "P"), "extends": ["knowledge:mine"]}, *small_log()[1:2]])
     _, records = export(store, tmp_path / "out")

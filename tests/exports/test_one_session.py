@@ -180,7 +180,7 @@ def test_a_name_at_any_moment_changes_no_id(tmp_path: Path) -> None:
         for step in range(max(map(len, growing.values()))):
             store.append([events[step] for events in growing.values() if step < len(events)])
             if step == 4:
-                store.seal()  # the names behind are numbered from what segments say
+                store.seal()  # the names after it are numbered from what segments say
             sender(store, server)
             for sid, ids in seen.items():
                 ids.update(

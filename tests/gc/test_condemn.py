@@ -276,7 +276,7 @@ def test_a_pack_that_alone_holds_something_is_never_condemned(layout: Layout) ->
 
 
 def captured_after_a_collection(layout: Layout, work: Path) -> bool:
-    """Whether a capture behind a collection is whole, though the stat cache knows every file."""
+    """Whether a capture after a collection is whole, though the stat cache knows every file."""
     bench = Bench(layout, work)
     fill(work)
     bench.capture()

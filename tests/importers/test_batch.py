@@ -93,7 +93,7 @@ def test_no_crash_leaves_an_event_without_its_content() -> None:
 
 
 def test_what_is_not_committed_is_dropped(store: Store) -> None:
-    """I24: a batch that is closed leaves neither event nor content nor lock behind."""
+    """I24: a batch that is closed leaves no event, content or lock behind."""
     batch = ImportBatch(store, bytes_max=10, events_max=3)
     batch.add(naming(batch.put(b"x" * 15), 1))
     batch.put(b"y" * 15)  # more than twice what fills it: into a pack, under the lock

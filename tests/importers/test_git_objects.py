@@ -88,7 +88,7 @@ def test_a_name_that_looks_like_the_answer_is_read_as_a_name(tmp_path: Path) -> 
 
 
 def test_contents_come_in_order_and_large_ones_as_their_size(tmp_path: Path) -> None:
-    """A content above the bound is skipped in pieces; the answers behind it stay right."""
+    """A content above the bound is skipped in pieces; the answers after it stay right."""
     path = (
         History()
         .put(b"a", b"small")
@@ -126,7 +126,7 @@ def test_a_revision_is_never_an_option(tmp_path: Path, rev: str) -> None:
 
 @pytest.mark.parametrize("rev", ["nowhere", "..", "HEAD~9", "HEAD:a", "", "main..main", "HEAD^{tree}"])
 def test_what_names_no_commit_is_not_found(tmp_path: Path, rev: str) -> None:
-    """A name without a commit behind it is an error that repeats the name."""
+    """A name of no commit is an error that repeats the name."""
     path = History().put(b"a", b"1").commit().write(str(tmp_path / "r"))
     with open_repository(path) as repository, pytest.raises(NotFound):
         repository.resolve(rev)

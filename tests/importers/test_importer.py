@@ -236,7 +236,7 @@ def test_half_a_line_is_settled_when_it_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_half_a_line_that_became_another_is_not_settled(tmp_path: Path) -> None:
-    """P7: a file that was written anew does not hold the rest of it."""
+    """P7: a file that was rewritten does not hold the rest of it."""
     path = write(tmp_path / "one.jsonl", TURN[:2], end='{"type":"note","odd":1,"uu')
     with Store.init(tmp_path / ".locus") as store:
         run(store, path)

@@ -58,7 +58,7 @@ def test_a_response_that_grew_between_two_imports_counts_with_its_last_usage(tmp
 
 
 def test_the_older_of_two_copies_counts_whichever_is_named_first(tmp_path: Path) -> None:
-    """P3: a fork named in front of the file it was copied from is still the copy."""
+    """P3: a fork named before the file it was copied from is still the copy."""
     parent = write(tmp_path / "z.jsonl", TURN)
     fork = write(tmp_path / "a.jsonl", [{**one, "sessionId": "fork"} for one in TURN])
     os.utime(parent, (1, 1))

@@ -27,7 +27,7 @@ from tests.importers.test_reused_ids import (
     run,
 )
 
-# The formats that are one document have no lines: in portions it is written anew, with more in this list.
+# The formats that are one document have no lines: in portions it is rewritten, with more in this list.
 DOCUMENTS = {"opencode": "messages", "swe-agent": "trajectory", "atif": "steps"}
 COLUMNS = ("turn", "agent_session_id", "event_type", "operation", "tool", "success", "occurred_at")
 FACTS = ("action", "intent", "message", "error", "file")
@@ -89,7 +89,7 @@ def portion(agent: str, lines: list[Said], size: int) -> bytes:
 
 def answers(store: Store, *, ids: bool) -> dict[str, Counter[Any]]:
     events = list(store.events())
-    # What Codex adds to a text on the line behind it, which an import between the two has told without it.
+    # What Codex adds to a text on the line after it, which an import between the two has recorded without it.
     rests = {
         str(e["cause"]): e["payload"]
         for e in events

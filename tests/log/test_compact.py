@@ -529,7 +529,7 @@ def act_everywhere(what: str, names: "tuple[str, ...] | None") -> None:
 
 
 def act_once(what: str, names: "tuple[str, ...] | None", at: int) -> bool:
-    """Act in front of call `at` of a compaction, of those called `names`; False when there are fewer."""
+    """Act before call `at` of a compaction, of those called `names`; False when there are fewer."""
     sim, log, before = ready()
     other = Log(sim, log.layout)
     view = open_view(files_of(sim, log.layout))
@@ -637,7 +637,7 @@ def test_a_compaction_that_crashed_anywhere_is_finished_by_the_next() -> None:
 
 
 def test_a_stray_of_a_dead_compaction_is_adopted_or_removed() -> None:
-    """I15, I18: a merge that died in front of its commit is taken up by the next, or swept by sealing."""
+    """I15, I18: a merge that died before its commit is taken up by the next, or swept by sealing."""
     for follow_up in ("compact", "seal"):
         sim, log, rows = ready()
         calls: list[Call] = []

@@ -368,7 +368,7 @@ def _check_oracle(label: str, log: dict[int, str], oracle: Oracle) -> None:
 def _check_chain(label: str, now: Reading, oracle: Oracle) -> None:
     """I2: journals continue each other; the only positions missing are those that a scan names.
 
-    Nothing acknowledged stands behind such a hole: its sync would have made the hole's bytes durable.
+    Nothing acknowledged is after such a hole: its sync would have made the hole's bytes durable.
     """
     previous: JournalScan | None = None
     for scan in now.scans:
@@ -588,7 +588,7 @@ def _check_failed_syncs(explorer: Explorer, program: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("program", list(_programs(JOURNAL_OPERATIONS, 2)), ids=" ".join)
 def test_every_sync_of_a_program_fails_once(program: tuple[str, ...]) -> None:
-    """I1, I2, I7: pages that a failed sync lost are saved before anything behind them is acknowledged."""
+    """I1, I2, I7: pages that a failed sync lost are saved before anything after them is acknowledged."""
     _check_failed_syncs(Explorer(), program)
 
 

@@ -112,7 +112,7 @@ def test_every_crash_beside_rot(name: str, one_process: bool) -> None:
 def test_every_crash_of_a_recovery_beside_rot(name: str, hunt_minutes: float) -> None:
     """I12, I13: the recovery from rot may be ended everywhere, and is made again to the same end.
 
-    In a hunt, the recovery from every end of an append and of a seal behind it too.
+    In a hunt, the recovery from every end of an append and of a seal after it too.
     """
     explorer = RotExplorer()
     for more in ((), ("append",), ("seal",)) if hunt_minutes else ((),):

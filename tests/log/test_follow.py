@@ -107,7 +107,7 @@ def busy_log() -> tuple[SimFS, Log]:
 
 
 def fail_a_sync_and_seal(log: Log) -> None:
-    """Make the next journal a copy of the active one, and seal the journals in front of that."""
+    """Make the next journal a copy of the active one, and seal the journals before that."""
     assert isinstance(log.fs, SimFS)
     watch, log.fs.fault = log.fs.fault, fail_nth(0, errno.EIO, name="fdatasync")
     with pytest.raises(NotDurable):
@@ -279,7 +279,7 @@ def calls_of(fs: SimFS, work: "Callable[[], object]") -> list[Call]:
 
 
 def test_a_look_and_an_event_cost_the_same_in_a_log_of_any_size() -> None:
-    """An idle look is three calls, a new event a read of its own bytes, whatever lies in front of it."""
+    """An idle check is three calls, a new event a read of its own bytes, whatever lies before it."""
     idle, busy, read = [], [], []
     for size in (1, 200):
         fs, layout = sim_store()
@@ -438,7 +438,7 @@ def test_a_bad_stretch_is_passed_as_a_view_passes_it(log: Log, closed: bool) -> 
 
 
 def test_a_hole_in_the_newest_journal_stops_no_follower(log: Log) -> None:
-    """I11, I13: what stands behind a block that came back as zeros is given, and so is what comes then."""
+    """I11, I13: what follows a block that came back as zeros is given, and so is what is appended then."""
     for number in range(60):
         log.append([numbered(number)])
     with open(log.layout.journal(1), "r+b") as file:

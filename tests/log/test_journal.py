@@ -56,7 +56,7 @@ def overwrite(fs: FileSystem, path: str, offset: int, data: bytes) -> None:
 
 
 def size_of(fs: FileSystem, path: str) -> int:
-    """The size of a journal without the room behind its last frame."""
+    """The size of a journal without the room after its last frame."""
     return len(read_file(fs, path).rstrip(b"\0"))
 
 
@@ -318,7 +318,7 @@ def quarantined(fs: FileSystem, layout: Layout) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept descriptor", "new process"])
 def test_a_torn_tail_is_cut_and_quarantined(kept: bool) -> None:
-    """I10: bytes behind the last valid frame are copied with a reason, then cut; the log goes on there."""
+    """I10: bytes after the last valid frame are copied with a reason, then cut; the log goes on there."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     journal.append([b"a"])
@@ -365,7 +365,7 @@ def test_the_same_tail_twice_is_quarantined_once() -> None:
 
 
 def test_damage_in_the_middle_closes_the_journal_untouched() -> None:
-    """§4.4, I10: valid frames behind bad bytes are kept where they are; the log goes on in a new file."""
+    """§4.4, I10: valid frames after bad bytes are kept where they are; the log goes on in a new file."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     for text in (b"a", b"b", b"c"):
@@ -396,7 +396,7 @@ def test_a_new_boot_starts_a_new_journal() -> None:
 
 
 def test_a_hole_that_a_power_cut_left_is_found_in_front_of_a_sound_trailer() -> None:
-    """Boot rule: with frame 1 lost and frame 2 kept the log goes on behind frame 2, and names the hole."""
+    """Boot rule: with frame 1 lost and frame 2 kept the log goes on after frame 2, and names the hole."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     journal.append([b"a"])
@@ -602,7 +602,7 @@ def test_everybody_who_wrote_before_a_failed_sync_learns_of_it() -> None:
 
 
 def test_a_copy_that_fails_is_tried_again_by_the_next_append_of_any_process() -> None:
-    """§4.5, I1: until the journal is copied nothing is acknowledged behind the pages that may be lost."""
+    """§4.5, I1: until the journal is copied nothing is acknowledged after the pages that may be lost."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     journal.append([b"a"])

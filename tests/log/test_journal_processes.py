@@ -106,7 +106,7 @@ def check_history(layout: Layout, acks: list[Ack]) -> None:
     for label, places in batches.items():
         n = int(label.split()[1])
         assert places == list(range(places[0], places[0] + n % 4 + 1)), f"I3: {label} is torn"
-    # Real-time order: by time of ending, each batch lies behind all that ended before it began.
+    # Real-time order: by time of ending, each batch lies after all that ended before it began.
     by_end = sorted(acks, key=lambda ack: ack.ended_ns)
     highest, ended = -1, 0
     for ack in sorted(acks, key=lambda ack: ack.begun_ns):
@@ -140,7 +140,7 @@ def test_killed_writers_lose_and_move_nothing(layout: Layout, hunt_minutes: floa
 
 
 def test_a_file_size_limit_in_the_middle_of_a_frame(layout: Layout) -> None:
-    """§4.3: a write that the kernel cuts short (RLIMIT_FSIZE) is taken back; others go on behind it."""
+    """§4.3: a write that the kernel cuts short (RLIMIT_FSIZE) is taken back; others go on after it."""
     code = """
 import resource, sys
 from eventlog.base.errors import NotDurable

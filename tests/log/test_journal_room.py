@@ -36,7 +36,7 @@ def blank(fs: SimFS, path: str, offset: int, size: int) -> None:
 
 @given(st.binary(max_size=300), st.integers(0, 9000))
 def test_the_used_length_ends_with_the_last_byte_that_is_not_zero(data: bytes, zeros: int) -> None:
-    """§4.3: zeros inside belong to it, zeros behind do not."""
+    """§4.3: zeros inside belong to it, zeros after do not."""
     assert used_length(data + bytes(zeros)) == len(data.rstrip(b"\0"))
     assert used_length(data + bytes(zeros) + b"\1") == len(data) + zeros + 1
 
@@ -64,7 +64,7 @@ def test_a_large_batch_brings_no_room() -> None:
 
 
 def test_processes_take_turns_in_one_room() -> None:
-    """I2: who knows an older end finds every frame that others have put behind it, however many."""
+    """I2: a writer that knows an older end finds every frame that others have put after it, however many."""
     fs, layout = sim_store()
     one, two = a_journal(fs, layout), a_journal(fs, layout)
     sent = []
@@ -149,7 +149,7 @@ def test_a_bit_that_flips_in_the_room_costs_nothing() -> None:
 
 
 def test_a_header_that_ends_in_zeros_is_whole() -> None:
-    """§4.1: the header counts by its length; a journal without a frame ends behind it."""
+    """§4.1: the header counts by its length; a journal without a frame ends after it."""
     fs, layout = sim_store()
     path = layout.journal(1)
     fd = fs.open(path, os.O_RDWR | os.O_CREAT)
@@ -160,7 +160,7 @@ def test_a_header_that_ends_in_zeros_is_whole() -> None:
 
 
 def test_many_writers_far_apart_find_the_end() -> None:
-    """I2: each of sixteen kept descriptors goes on behind what fifteen others have put there since."""
+    """I2: each of sixteen kept descriptors goes on after what fifteen others have put there since."""
     fs, layout = sim_store()
     writers = [a_journal(fs, layout) for _ in range(16)]
     sent = [writer.append([LINE]) for _ in range(6) for writer in writers]

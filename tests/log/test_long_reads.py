@@ -117,7 +117,7 @@ def test_one_event_is_read_without_those_behind_it(long: Log) -> None:
 
 
 def test_a_follower_in_the_middle_of_a_segment_that_is_merged(layout: Layout) -> None:
-    """A follower that read half a segment goes on behind it when another takes its place (I6, I22)."""
+    """A follower that read half a segment goes on after it when another takes its place (I6, I22)."""
     log = Log(REAL, layout)
     for numbers in (range(20_000), range(20_000, _EVENTS)):
         _append(log, numbers)

@@ -57,7 +57,7 @@ THEN: dict[str, Callable[[SimFS], SimFS]] = {
 
 @pytest.mark.parametrize("then", THEN)
 def test_no_flipped_bit_of_the_last_frame_gives_its_position_away(then: str) -> None:
-    """I13: the frame stays where it is, the log goes on behind its position, with the note and without."""
+    """I13: the frame stays where it is, the log goes on after its position, with the note and without."""
     fs, layout = three_events()
     begin, end = last_frame(fs, layout)
     for at in range(begin, end):
@@ -161,7 +161,7 @@ def test_a_kept_descriptor_notices_a_cut_without_a_note() -> None:
 
 
 def test_a_newest_journal_that_was_removed_is_noticed() -> None:
-    """I13: the one in front of it is not taken for the newest; alone, its loss stops the writer."""
+    """I13: the one before it is not taken for the newest; alone, its loss stops the writer."""
     fs, layout = three_events()
     journal = a_journal(fs, layout)
     journal.rotate()
@@ -285,7 +285,7 @@ def _restamp(fs: SimFS, layout: Layout, at: int, data: bytes) -> None:
 
 @pytest.mark.parametrize(("how", "damage"), list(damaged_notes()), ids=lambda value: str(value)[:24])
 def test_a_note_that_says_nothing_stops_nobody(how: str, damage: Callable[[SimFS, Layout], object]) -> None:
-    """I22: the log goes on, the note is made anew; only a cut cannot be noticed meanwhile."""
+    """I22: the log goes on, the note is made again; only a cut cannot be noticed meanwhile."""
     fs, layout = three_events()
     damage(fs, layout)
     begin, _ = last_frame(fs, layout)
@@ -341,7 +341,7 @@ batches = st.lists(
 
 
 def stretch(lines: list[list[bytes]]) -> tuple[bytes, list[int], int]:
-    """Frames one behind the other from position 7 on, where each begins, and where the positions end."""
+    """Frames one after the other from position 7 on, where each begins, and where the positions end."""
     data, starts, position = b"", [], 7
     for some in lines:
         starts.append(len(data))
@@ -364,7 +364,7 @@ def test_a_changed_byte_leaves_every_position_claimed(lines: list[list[bytes]], 
 
 @given(batches, st.data())
 def test_a_cut_write_claims_nothing(lines: list[list[bytes]], data: st.DataObject) -> None:
-    """I2: of a frame that is not whole the positions are free; those in front of it stay claimed."""
+    """I2: of a frame that is not whole the positions are free; those before it stay claimed."""
     whole, starts, _ = stretch(lines)
     size = data.draw(st.integers(starts[-1], len(whole) - 1))
     claimed = claimed_end(whole[:size], 0, 7)
@@ -373,7 +373,7 @@ def test_a_cut_write_claims_nothing(lines: list[list[bytes]], data: st.DataObjec
 
 
 def test_frames_are_found_by_their_ends() -> None:
-    """I13: frames one behind the other of which no beginning is right are found by length and trailer."""
+    """I13: frames one after the other of which no beginning is right are found by length and trailer."""
     whole, starts, end = stretch([[b"a", b"b"], [b"c"], [b"d", b"e", b"f"]])
     changed = bytearray(whole)
     for begin in starts:
@@ -383,7 +383,7 @@ def test_frames_are_found_by_their_ends() -> None:
 
 
 def test_a_shape_needs_something_at_its_end() -> None:
-    """I2: a cut write with a bit that flipped in the room behind it is no frame."""
+    """I2: a cut write with a bit that flipped in the room after it is no frame."""
     frame = encode_frame([b"x" * 50], 7, 1, bytes(16), KEY, 0)
 
     assert claimed_end(frame[:-30] + bytes(200) + b"\1", 0, 7) == 7

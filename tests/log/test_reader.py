@@ -335,7 +335,7 @@ def test_a_missing_journal_is_corruption(log: Log, number: int) -> None:
 
 
 def test_manifests_that_vanished_do_not_make_the_log_shorter(log: Log) -> None:
-    """Journals that begin behind position 0 say that there must be segments (I13)."""
+    """Journals that begin after position 0 say that there must be segments (I13)."""
     half_sealed(log)
     for name in REAL.listdir(log.layout.directory(MANIFEST_DIR)):
         os.unlink(f"{log.layout.directory(MANIFEST_DIR)}/{name}")

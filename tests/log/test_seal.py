@@ -614,7 +614,7 @@ def test_a_journal_that_cannot_be_synced_is_not_sealed(log: Log) -> None:
 
 
 def ready() -> "tuple[SimFS, Log]":
-    """A machine with a sealed segment, and two closed journals and a tail behind it."""
+    """A machine with a sealed segment, and two closed journals and a tail after it."""
     sim, layout = sim_store()
     log = Log(sim, layout)
     log.append([event(1, agent_turn_id="a"), event(2)])

@@ -125,7 +125,7 @@ sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
 
 
 def test_a_crowd_of_recorders_ends_its_turns(tmp_path: Path) -> None:
-    """S1-23, P8: sixteen processes behind a long tail that nobody may seal all end their turns."""
+    """S1-23, P8: sixteen processes after a long tail that nobody may seal all end their turns."""
     root = with_tail(tmp_path, 5) / ".locus"
     with Store.open(root) as store, open(store.layout.lock(MAINTAIN), "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -147,7 +147,7 @@ def test_a_short_tail_stays(tmp_path: Path) -> None:
 def test_a_question_after_an_append_copies_the_newest_events_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I21: SQL scans the tail where it is in memory, and answers as if it had read all of it anew."""
+    """I21: SQL scans the tail where it is in memory, and answers as if it had read all of it from the start."""
     copied: list[int] = []
     load_tail = source.load_tail
 
@@ -168,7 +168,7 @@ def test_a_question_after_an_append_copies_the_newest_events_only(
 
 
 def test_calls_of_one_server_decode_an_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S1-55: each call opens the store anew, and reads what was appended since the one before it."""
+    """S1-55: each call opens the store again, and reads what was appended since the one before it."""
     decoded = []
     row_of = rows.row_of
 

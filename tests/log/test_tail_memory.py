@@ -126,7 +126,7 @@ def test_a_turn_begins_without_reading_the_tail_again(
 
         assert turn.ref.turn == 2
         assert len(decoded) <= 8 and min(decoded) >= kept
-        assert fs.bytes < 1_000_000  # the room behind the journal, and a fifth of what 12,000 events take
+        assert fs.bytes < 1_000_000  # the room after the journal, and a fifth of what 12,000 events take
 
 
 def test_an_older_view_keeps_what_it_saw(tmp_path: Path) -> None:

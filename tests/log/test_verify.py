@@ -99,7 +99,7 @@ def test_a_missing_file_is_found(log: Log, level: str) -> None:
         os.unlink(path)
         found = findings(log, level)
         Path(path).write_bytes(data)
-        # Nobody needs an old manifest; that there was a journal behind journal 3, the note says.
+        # Nobody needs an old manifest; that there was a journal after journal 3, the note says.
         assert bool(found) is not (path == log.layout.manifest(1)), path
 
 
@@ -115,7 +115,7 @@ def test_quick_reads_sizes_and_footers(log: Log) -> None:
 
 
 def test_a_torn_tail_is_reported_with_its_place(log: Log) -> None:
-    """Bytes behind the last frame may be a crash or damage; either way they are said to be there."""
+    """Bytes after the last frame may be a crash or damage; either way they are said to be there."""
     path = log.layout.journal(4)
     size = len(Path(path).read_bytes().rstrip(b"\0"))
     with open(path, "r+b") as file:

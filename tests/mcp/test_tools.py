@@ -128,7 +128,7 @@ def test_a_large_answer_comes_in_pages(project: Path, tmp_path: Path) -> None:
 
 @given(st.text(max_size=400), st.integers(min_value=1, max_value=50))
 def test_pages_joined_are_the_text(text: str, chars: int) -> None:
-    """Whatever the text and the size of pages, what they show, one behind the other, is the text."""
+    """Whatever the text and the size of pages, what they show, one after the other, is the text."""
     got, cursor = 0, None
     while True:
         page, following = mcp_page.page(text, cursor, chars)

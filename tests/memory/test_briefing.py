@@ -221,7 +221,7 @@ HOSTILE = (
 
 
 def test_recorded_text_stays_within_its_quotation(store: Store) -> None:
-    """P5, S3-26: whatever it says, it is one line, in quotes, behind a sentence that says what it is."""
+    """P5, S3-26: whatever it says, it is one line, in quotes, after a sentence that says what it is."""
     turn = Recorder(store, agent="claude-code").start_turn(HOSTILE)
     turn.decision(HOSTILE, HOSTILE)
     turn.error("x\n# y", HOSTILE, tool="a\nb")

@@ -165,7 +165,7 @@ def test_what_was_declared_for_an_agent_scopes_the_session_that_it_opens(work: P
 
 
 def test_what_came_since_is_read_from_the_journal(store: Store) -> None:
-    """P2, I22: the kept facts and the journal's end give what gathering anew gives."""
+    """P2, I22: the kept facts and the journal's end give what gathering all of it gives."""
     briefing_of_log.export(store)
     claude = Recorder(store, agent="claude-code")
     claude.start_session(AUTH, intent={"focus": AUTH, "scope": ["src/"]}, title=AUTH)

@@ -88,7 +88,7 @@ def test_the_index_of_a_small_log_is_small(log: Log) -> None:
 
 
 def test_a_log_that_outgrew_its_blocks_gets_larger_ones(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """I19, I22: the index is made anew once, then updated again, and says the same whatever its blocks."""
+    """I19, I22: the index is rebuilt once, then updated again, and gives the same whatever its blocks."""
     monkeypatch.setattr(index, "SMALL_ROWS_MAX", 20)
     made = []
     for first in range(0, 40, 8):
@@ -193,7 +193,7 @@ def test_rot_inside_an_index_is_found_when_its_blocks_are_read(log: Log) -> None
     path = log.layout.index(name)
     size = os.path.getsize(path)
     with open(path, "r+b") as file:
-        for offset in range(3 * 4096, size, 4096):  # behind the three headers
+        for offset in range(3 * 4096, size, 4096):  # after the three headers
             file.seek(offset + 100)
             file.write(b"\xff\x00\xff\x00rot")
 

@@ -207,7 +207,7 @@ def test_every_question_after_every_other_answers_as_the_first(tmp_path: Path, s
 
 
 def test_a_kept_connection_answers_as_a_new_one(tmp_path: Path) -> None:
-    """I6, I21, I22: whatever this process or another did, it answers as who opens the log anew."""
+    """I6, I21, I22: whatever this process or another did, it answers as a fresh process does."""
     root = tmp_path / ".locus"
     changes: list[Callable[[Store], object]] = [
         lambda one: _tell(one, 1),

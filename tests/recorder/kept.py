@@ -29,7 +29,7 @@ def new_store(root: Path) -> Store:
 
 
 def recorded_once(root: Path, record: Callable[[Store], object]) -> Path:
-    """A store that `record` fills, sealed and indexed as most of a store is; what a test adds is behind."""
+    """A store that `record` fills, sealed and indexed as most of a store is; what a test adds comes after."""
     with new_store(root) as store:
         record(store)
         store.seal()

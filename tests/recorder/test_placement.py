@@ -196,5 +196,5 @@ def test_any_payload_makes_an_event(payload: dict[str, Any], context_id: str | N
 
 @pytest.mark.parametrize("text", ["a1b2c3d4", "sess-a1b2c3d4", " A1B2C3D4 ", "sess-A1B2c3d4"])
 def test_a_session_id_has_an_alias(text: str) -> None:
-    """S1-10: `sess-` in front of an id means the same session."""
+    """S1-10: `sess-` before an id means the same session."""
     assert session_id_given(text) == SID

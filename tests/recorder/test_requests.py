@@ -57,7 +57,7 @@ def test_a_wrong_request_is_refused(data: dict[str, object], words: str) -> None
 
 
 def test_links_are_merged_list_by_list() -> None:
-    """S0-3: builders add, merge concatenates each list, a request takes links behind its own."""
+    """S0-3: builders add, merge concatenates each list, a request takes links after its own."""
     links = r.EventLinks().with_extends("turn:a_001").with_related_to("action:editor", "fact:tools")
     merged = links.merge(r.EventLinks(("decision:decisions",), (), ("fact:a",), ("fact:b",)))
     request = r.CreateEventRequest(r.EventKind.FACT, {}, extends=("turn:a_000",)).with_links(links)

@@ -96,7 +96,7 @@ def test_after_a_repair_nothing_is_lost_but_what_it_names(example, root, kind, h
         report = repair(store, plan, accept_older=True)
         assert report.remaining == []
         at = store.append([event(99)])[0]
-    # Unsealed events are numbered by what there is: behind a lost one they close up (§5).
+    # Unsealed events are numbered by what there is: after a lost one they close up (§5).
     left_out = NUMBERING_COLUMNS if kind == "journal" else ()
     whole = by_position(rows(example), left_out)
     noted = [one["position"] for one in rows(root) if one["operation"] == "repair"]

@@ -517,7 +517,7 @@ def test_without_accepting_nothing_is_accepted(root: Path, capsys: pytest.Captur
 
 
 def test_a_backup_of_a_repaired_store_is_sound(root: Path, tmp_path: Path) -> None:
-    """I13: the gap goes with the log, the note does not; the copy goes on behind the gap too."""
+    """I13: the gap goes with the log, the note does not; the copy goes on after the gap too."""
     a_rotten_last_frame(root)
     run(["--store", str(root), "store", *REPAIR])
     with Store.open(root) as store:

@@ -480,7 +480,7 @@ def test_a_look_that_was_not_finished_names_its_paths() -> None:
 
 
 def test_the_changes_of_an_action_belong_to_its_moment() -> None:
-    """P1: --at ACTION is the state with its changes, also behind an error and somebody's own change."""
+    """P1: --at ACTION is the state with its changes, also after an error and somebody's own change."""
     frame = [action("act"), _row("e", "error"), changed("u", "a"), changed("f", "a", "act")]
     events = [START, *frame, look("t", "tool"), changed("g", "b"), LAST]
     events[5]["cause"] = "act"
@@ -512,7 +512,7 @@ def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
 
 
 def test_a_tool_that_is_told_after_the_last_look_is_doubtful() -> None:
-    """P1: what is heard of a turn behind its end, with no look after it, is no more certain by that end."""
+    """P1: what is reported of a turn after its end, with no capture after it, is no more certain by that end."""
     late = [action("a"), changed("f", "a"), _row("t", "tool_start")]
     events = [START, LAST, end(), *late]
     assert states(*events) == (EXACT, EXACT)

@@ -227,7 +227,7 @@ def test_a_file_that_is_written_in_the_middle_of_a_restore_is_not_lost(tmp_path:
             kept = OLD | FOREIGN | {b"edit": (FILE, b"saved in the middle")}
             assert files(world) == kept, at
         else:
-            # Saved before the plan's look at it would refuse; behind the switch it stays.
+            # Saved before the plan's check of it would refuse; after the switch it stays.
             assert files(world) in (NEW | FOREIGN, NEW | FOREIGN | {b"edit": (FILE, b"saved in the middle")})
         if calls.count <= at:
             break
@@ -275,7 +275,7 @@ def test_recovery_leaves_what_was_changed_since(tmp_path: Path) -> None:
 
 
 def test_a_restore_that_is_in_the_log_is_not_done_again(tmp_path: Path) -> None:
-    """Killed behind its last event, only its journal is left: what was done since stays as it is (I12)."""
+    """Killed after its last event, only its journal is left: what was done since stays as it is (I12)."""
     world = new_world(tmp_path / "world")
     kept: dict[str, bytes] = {}
 

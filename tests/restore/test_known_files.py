@@ -120,7 +120,7 @@ def test_a_plan_of_a_part_keeps_the_cache_of_the_whole(tmp_path: Path) -> None:
 
 
 def test_an_edit_within_one_tick_is_seen(tmp_path: Path) -> None:
-    """I26, P1: a file that is changed right behind a plan, to equal size and time, is not believed."""
+    """I26, P1: a file that is changed right after a plan, to equal size and time, is not believed."""
     world = aged_world(tmp_path)
     victim = world.work / "d5/f5"
     for _ in range(60):

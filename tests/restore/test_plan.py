@@ -224,7 +224,7 @@ def test_files_that_the_log_never_saw_are_kept_and_listed(make: Make) -> None:
 
 
 def test_a_file_event_counts_as_seen_and_a_delete_does_not(make: Make) -> None:
-    """What an event behind the moment added may go; of what it deleted the log knows nothing more."""
+    """What an event after the moment added may go; of what it deleted the log knows nothing more."""
     world = make({}, {b"added": (FILE, b"1"), b"deleted": (FILE, b"2")}, later=())
     added, deleted = (
         lifecycle.file("s1", 2, "added", "add", payload={}),
@@ -247,7 +247,7 @@ def test_what_a_restore_made_counts_as_seen(make: Make) -> None:
 
 
 def test_what_was_recorded_before_the_moment_only_is_not_deleted(make: Make) -> None:
-    """The log must have seen a file behind the moment; that it knew one of the name before says nothing."""
+    """The log must have seen a file after the moment; that it knew one of the name before says nothing."""
     world = make({b"a": (FILE, b"1")}, {b"b": (FILE, b"mine")}, later=({b"a": (FILE, b"1")},))
     plan = world.store.restore_plan(TurnRef("s1", 2), into=world.work)
     assert actions(plan) == {b"a": "create"}

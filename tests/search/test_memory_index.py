@@ -1,4 +1,4 @@
-"""An index in memory that its caller keeps: its answers are those of one that is made anew."""
+"""An index in memory that its caller keeps: its answers are those of one that is rebuilt."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -143,7 +143,7 @@ def test_a_rule_is_added_to_a_damaged_file_with_those_that_it_lost(root: Path) -
 
 @pytest.mark.parametrize("cut", [1, 70, 190, 219])
 def test_an_addition_that_was_cut_short_is_no_damage(root: Path, cut: int) -> None:
-    """I12: a process that died while it added rules leaves them to nobody's harm; the next goes on behind."""
+    """I12: a process that died while it added rules leaves them to nobody's harm; the next goes on after them."""
     layout = Layout(str(root))
     data = (root / "erased").read_bytes()
     rules = [erased_rules.text_rule(b"unfinished", bytes(32)), erased_rules.content_rule(blob_id(b"x"))]
@@ -329,7 +329,7 @@ def test_a_shape_that_does_not_fit_is_passed_over() -> None:
 
 
 def test_a_look_ends_in_time_and_not_in_the_first_mib() -> None:
-    """P4: behind the time that it has, what is left of a content is not looked through."""
+    """P4: after the time that it has, what is left of a content is not scanned."""
     rules = erased_rules.ErasedRules([erased_rules.text_rule(FIRST.encode(), KEY)], KEY)
     assert rules.find(b" " * 100 + FIRST.encode(), until=0.0)
     with pytest.raises(TimeoutError):

@@ -82,7 +82,7 @@ def test_no_line_holds_a_secret_wherever_it_stands(name: str) -> None:
     for beside in BESIDE:
         whole = beside.format(text)
         if redactor.text(whole) == whole:
-            continue  # such as digits in front of a token that begins with digits: nobody can tell
+            continue  # such as digits before a token that begins with digits: nobody can tell
         events = [place(whole, where) for where in PLACES]
         for event, where, line in zip(events, PLACES, redactor.lines(events, encode), strict=True):
             assert json.dumps(secret)[1:-1].encode() not in line, (beside, where)
@@ -100,7 +100,7 @@ def test_no_line_holds_a_secret_wherever_it_stands(name: str) -> None:
     "name", ["password", "API_KEY", "my password", "x-auth-token", "api_key_", "api-key-_2", "Client Secret9"]
 )
 def test_values_are_found_by_their_names_and_flags(name: str) -> None:
-    """P5: the key of a value, or the flag in front of it in a list, says that it is a secret."""
+    """P5: the key of a value, or the flag before it in a list, says that it is a secret."""
     redactor = Redactor(b"k" * 32)
     flag = "--" + name.replace(" ", "-")
     for payload in ({name: TOKEN}, {"a": [{"b": {name: TOKEN}}]}, {"argv": ["run", flag, TOKEN]},

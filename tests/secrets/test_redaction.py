@@ -47,7 +47,7 @@ def test_a_token_is_found_in_every_surrounding(redactor: Redactor, name: str) ->
     secret = MADE[name]
     for surrounding in SURROUNDINGS:
         if name == "telegram" and surrounding.startswith("%22"):
-            continue  # digits behind digits: no one can tell where the number begins
+            continue  # digits after digits: no one can tell where the number begins
         text = surrounding.format(secret)
         out = redactor.text(text)
 

@@ -131,7 +131,7 @@ def test_what_only_people_read_is_left_out() -> None:
 
 
 def test_maintenance_makes_an_old_file_anew(installed: Installed) -> None:
-    """What an upgrade left old is made anew beside the first maintenance, from what is there then."""
+    """What an upgrade left old is rebuilt beside the first maintenance, from what is there then."""
     source = installed.root / "eventlog/agents/kit/spec.py"
     source.write_text(source.read_text() + "\n# changed\n")
     assert installed.call()

@@ -1,4 +1,4 @@
-"""A spine that grew: with what a client has, the part that differs gives the spine as asked for anew."""
+"""A spine that grew: with what a client has, the part that differs gives the spine as a new request does."""
 
 from itertools import pairwise
 from typing import Any

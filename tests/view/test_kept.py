@@ -214,7 +214,7 @@ def test_blocks_that_were_used_last_are_kept(log: Growing, monkeypatch: pytest.M
 
 
 def test_a_turn_of_many_events_is_read_by_blocks(log: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What streams a turn loads more than the viewer needs, and reads it anew for each part of a page."""
+    """What streams a turn loads more than the viewer needs, and reads it again for each part of a page."""
     for step in ["turn", *["call"] * 8, "seal"]:
         log.do(step, 0)
     with opened({"growing": str(log.path)}) as stores:

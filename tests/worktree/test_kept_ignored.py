@@ -54,7 +54,7 @@ def test_keys_and_credentials_never_are(path: str) -> None:
 
 @pytest.mark.parametrize("path", NOT)
 def test_other_names_are_not(path: str) -> None:
-    """A name that only resembles one, and what is made anew, stays out."""
+    """A name that only resembles one, and what is made again, stays out."""
     assert not is_kept(path.encode())
 
 

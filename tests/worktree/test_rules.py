@@ -118,7 +118,7 @@ def test_its_change_shows_at_once(bench: Bench, hidden: bool) -> None:
 
 
 def test_what_is_kept_out_is_never_read_and_its_edits_are_no_changes(bench: Bench) -> None:
-    """P4: edits of a name that is kept out change no tree; what takes its place is looked at anew."""
+    """P4: edits of a name that is kept out change no tree; what takes its place is judged again."""
     write(bench.work / ".locusignore", b"big\ncache/\n")
     write(bench.work / "big", b"1")
     write(bench.work / "cache" / "a")
