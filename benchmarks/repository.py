@@ -69,13 +69,13 @@ def make_repository(path: str, seed: int, commits: int, files: int, *, packed: b
 
 
 class _History:
-    """The tree as it stands, and how commits change it."""
+    """The tree as it is, and how commits change it."""
 
     def __init__(self, rng: Random, files: int) -> None:
         self._rng = rng
         self._files = files
         self._lines: dict[str, list[str]] = {}
-        self._paths: list[str] = []  # the ones edited last stand at the end
+        self._paths: list[str] = []  # the ones edited last are at the end
 
     def stream(self, commits: int) -> Iterator[bytes]:
         for number in range(1, commits + 1):

@@ -1,4 +1,4 @@
-"""What recording an agent costs: a hook's process, a look at the working directory, bytes kept."""
+"""What recording an agent costs: a hook's process, a capture of the working directory, bytes kept."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _NEW_EVENTS = 10
 _AT_ONCE = 4
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-# What stands before the digits that tell the ids of two stores apart.
+# What comes before the digits that tell the ids of two stores apart.
 _BEFORE_DIGITS = {
     "event_id": "", "agent_session_id": "", "agent_turn_id": "",
     "message_id": "msg_", "request_id": "req_", "tool_use_id": "toolu_",

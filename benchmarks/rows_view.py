@@ -25,7 +25,7 @@ from eventlog.view.answers import answer
 from eventlog.view.stores import ViewedStores
 from tests.view.support import Served, serving
 
-_STEPS = 100  # of which the slowest five in a hundred are told
+_STEPS = 100  # of which the slowest five in a hundred are reported
 _SPINE = """
 import sys
 from eventlog.store import Store

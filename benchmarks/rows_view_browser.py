@@ -2,7 +2,7 @@
 
 A real browser before `locus view` as a process. A sample of steps is the 95th percentile of a run, as a
 reader notices the slow ones; the anchors are made in the same page, right after: frames in which nothing
-happens, and a file without any work that is fetched and then a frame. What is opened stands beside a page
+happens, and a file without any work that is fetched and then a frame. What is opened is beside a page
 without any work from the same server, or from one of Python's own. Without playwright and Chromium the rows
 are not run.
 """
@@ -77,7 +77,7 @@ _MEASURE = """async ([what, steps]) => {
 }"""
 
 
-# Notes in `seenAt` when the first row of the tree, or what else is waited for, stands in a frame.
+# Notes in `seenAt` when the first row of the tree, or what else is waited for, is in a frame.
 _WAIT = """
   const wait = (target, options, is_there) => {
     const seen = new MutationObserver(() => {

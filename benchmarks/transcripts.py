@@ -1,7 +1,7 @@
 """Transcripts of sessions that never were, in the form of Claude Code, the same for the same seed.
 
 Each session edits a few files of some thousand bytes in turn: prompts, reasoning, texts, commands with
-output, whole reads and edits with the content before them; answers stand on several lines and repeat their
+output, whole reads and edits with the content before them; answers are on several lines and repeat their
 usage as it grows. Sizes follow true sessions: 1 to 3 kB a line in the mean, a few lines of 40 kB.
 """
 

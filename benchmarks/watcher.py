@@ -44,7 +44,7 @@ def watched(desk: Desk) -> Iterator[None]:
 
 def _check(desk: Desk) -> None:
     """Make sure that hooks look where Watchman says."""
-    desk.said("UserPromptSubmit", prompt="Go on")  # which has time for a full look, and notes a clock
+    desk.said("UserPromptSubmit", prompt="Go on")  # which has time for a full capture, and notes a clock
     for number in range(5):  # on a busy machine an answer may come too late
         with open(f"{desk.root}/changed", "w", encoding="ascii") as file:
             file.write(f"{number}\n")

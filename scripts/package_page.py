@@ -1,6 +1,6 @@
 """README.md as the page of a package: python3 scripts/package_page.py README.md >page
 
-A package page stands elsewhere, so its links must be whole addresses. They are made of the repository's,
+A package page is elsewhere, so its links must be whole addresses. They are made of the repository's,
 which is `Repository` under [project.urls] in pyproject.toml, and the version's tag. Until that is filled in,
 the page is README.md as it is: there is no address to link to.
 """

@@ -57,7 +57,7 @@ def sources() -> list[Path]:
 
 
 def site_path(path: Path) -> str:
-    """Where a file of the project stands in the site."""
+    """Where a file of the project is in the site."""
     name = path.relative_to(ROOT).as_posix()
     return HOME if name == "README.md" else name.removeprefix("docs/")
 
@@ -69,7 +69,7 @@ def links(page: Path, text: str) -> list[Path]:
 
 
 def moved(page: Path, text: str) -> str:
-    """A page whose links lead to where the files stand in the site."""
+    """A page whose links lead to where the files are in the site."""
 
     def relative(match: "re.Match[str]") -> str:
         if ":" in match[2]:
@@ -86,7 +86,7 @@ def without_comments(text: str) -> str:
 
 
 def written_out(text: str) -> str:
-    """A page in the narrower Markdown of the site; what stands in fences is left as it is."""
+    """A page in the narrower Markdown of the site; what is in fences is left as it is."""
     parts = _FENCE.split(without_comments(text))
     return "".join(part if i % 2 else _lists(part) for i, part in enumerate(parts))
 

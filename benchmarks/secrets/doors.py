@@ -16,7 +16,7 @@ from eventlog.secrets import bulk_prefilter
 from eventlog.secrets.redaction import Redactor
 
 _ENOUGH = 2 << 20  # bytes at which an import lends its look to the redactor
-_PIECE_MAX = 16  # characters of a secret that may stay where they stand: a beginning that says whose it is
+_PIECE_MAX = 16  # characters of a secret that may stay where they are: a beginning that says whose it is
 
 Door = Callable[[Sequence[Sample]], "list[bool | None]"]
 
@@ -65,7 +65,7 @@ def gitleaks(rules: Rules) -> Door:
 
 
 def is_taken_out(secret: str, rest: str) -> bool:
-    """Whether no piece of the secret worth the name stands in the rest."""
+    """Whether no piece of the secret worth the name is in the rest."""
     return _longest_piece(secret, rest) <= min(max(4, len(secret) // 4), _PIECE_MAX)
 
 

@@ -6,7 +6,7 @@ around it gives it away), or of `held_out.toml`:
     group, vendor, source   what it is, whose, and where its form can be read up
     shape                   a template of the secret (shapes.py)
     parts                   templates that the shape or a text encodes
-    names                   names of settings that hold it; it also stands where no name says what it is
+    names                   names of settings that hold it; it also occurs where no name says what it is
     only_named              true: it does not, since nobody could tell it from other texts there
     texts                   templates of what holds it, in place of those of `contexts.toml`; a first line
                             `@path` names the file

@@ -1,11 +1,11 @@
 """Templates of secrets and of the texts that hold them.
 
-A template is a text with fields `{name}` or `{name:argument}`; all else stands as it is:
+A template is a text with fields `{name}` or `{name:argument}`; all else is literal:
 
     {alnum:40}                   40 random characters of that alphabet (ALPHABETS); {alnum:20-40}
     {uuid} {word} {words:4}      random, of no special alphabet
     {choice:a|b|c}               one of these
-    {crc62} {crc32hex}           CRC-32 of what stands before it: since the last `_`, in base 62; all, in hex
+    {crc62} {crc32hex}           CRC-32 of what comes before it: since the last `_`, in base 62; all, in hex
     {der:1191:3082} {derjson:…}  so many bytes after those, in base64: lines of 64, or one line with `\\n`
     {part:x} {base64:x} {url64of:x} {hexof:x}   the kind's part `x`, as it is or encoded
     {secret} {NAME} {name} …     what the caller gives
