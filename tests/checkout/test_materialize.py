@@ -397,7 +397,7 @@ class SeesNothing(UserFiles):
 
 
 def test_files_that_appear_meanwhile_are_not_touched(blobs, target):
-    """Without force nothing that stands in the target is replaced or removed, whoever made it."""
+    """Without force nothing that is in the target is replaced or removed, whoever made it."""
     node: Node = {b"d": {b"x": (FILE, b"x")}, b"f": (FILE, b"f"), b"l": (SYMLINK, b"f"), b"ok": (FILE, b"ok")}
     root = store_node(blobs, node)
     os.mkdir(target)

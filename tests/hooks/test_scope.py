@@ -73,7 +73,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 def test_an_edit_looks_at_what_it_names_and_the_next_look_finds_the_rest(session: Session) -> None:
     """P1, P7: the snapshot says where the edit's hook looked; a moment after it is not exact for what the
-    next full look finds, and exact for the edit's own file."""
+    next full capture finds, and exact for the edit's own file."""
     session.say("PreToolUse", "Edit")
     write(session.work / "d" / "a", b"edited")
     write(session.work / "e" / "f", b"by somebody else")

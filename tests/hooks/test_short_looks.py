@@ -16,7 +16,7 @@ from tests.worktree.test_capture import write
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    """One with a whole first capture, of which short looks compare every row in turn."""
+    """One with a whole first capture, of which captures that run out of time compare every row in turn."""
     session = Session(tmp_path / "work")
     session.say("Stop")
     yield session
@@ -42,8 +42,8 @@ def command(session: Session, id: str, **written: bytes) -> None:
 
 
 def test_what_a_short_look_finds_is_recorded(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P4, P7: each look compares other rows. Its changes are events and its tree has them; its snapshot says
-    that it is partial, and no moment near it is exact."""
+    """P4, P7: each capture compares other rows. Its changes are events and its tree has them; its snapshot
+    says that it is partial, and no moment near it is exact."""
     session.turn = "t2"
     session.say("UserPromptSubmit", prompt="Go on")
     with monkeypatch.context() as short:
@@ -67,7 +67,7 @@ def test_what_a_short_look_finds_is_recorded(session: Session, monkeypatch: pyte
 def test_a_change_found_after_a_short_look_may_be_older(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P7: the look before did not reach the path: whose change it is, is probable, and never surely a
+    """P7: the capture before did not reach the path: whose change it is, is probable, and never surely a
     person's."""
     session.turn = "t2"
     monkeypatch.setattr(record, "EARLY_CAPTURE_FILES_MAX", 0)
@@ -87,7 +87,7 @@ def test_a_change_found_after_a_short_look_may_be_older(
 def test_nobody_is_named_for_a_change_between_turns_that_may_be_older(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P7: with a look before that did not reach it, a change at a prompt may be the last turn's."""
+    """P7: with a capture before that did not reach it, a change at a prompt may be the last turn's."""
     session.turn = "t2"
     with monkeypatch.context() as short:
         compare_few(short, 1)
@@ -124,7 +124,7 @@ def test_an_edit_is_seen_however_short_the_look(session: Session, monkeypatch: p
 def test_edits_after_a_short_look_look_at_what_they_name(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4, P7: they need the tree of the last look, and not a whole one; it stays one that was short."""
+    """P4, P7: they need the tree of the last capture, and not a whole one; it stays one that was short."""
     session.turn = "t2"
     monkeypatch.setattr(record, "EARLY_CAPTURE_FILES_MAX", 0)
     with monkeypatch.context() as short:
@@ -155,7 +155,7 @@ def test_a_first_tree_may_come_from_a_short_look(session: Session, monkeypatch: 
 def test_a_call_before_a_short_look_may_have_made_what_is_found_next(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P7: its own look did not reach the path; the next call's does, and both are named."""
+    """P7: its own capture did not reach the path; the next call's does, and both are named."""
     session.turn = "t2"
     session.say("UserPromptSubmit", prompt="Go on")
     monkeypatch.setattr(record, "EARLY_CAPTURE_FILES_MAX", 0)

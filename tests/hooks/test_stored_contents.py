@@ -1,4 +1,4 @@
-"""What hooks deferred is stored once, told in the log, and stands in later trees; whoever dies in between."""
+"""What hooks deferred is stored once, told in the log, and is in later trees; whoever dies in between."""
 
 import errno
 import itertools
@@ -31,7 +31,7 @@ class Died(BaseException):
 
 
 class Desk:
-    """A working directory whose looks defer, as hooks make them."""
+    """A working directory whose captures defer, as hooks make them."""
 
     def __init__(self, place: Path, fs: FileSystem = REAL) -> None:
         self.work = place / "work"
@@ -96,7 +96,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def test_deferred_contents_are_stored_and_later_trees_hold_them(desk: Desk) -> None:
     """docs/certainty.md §3: a `content` event with a tree of these files alone, and afterwards a tree without
-    deferred entries, in the stat cache and in what was told; no change is told for it."""
+    deferred entries, in the stat cache and in what was reported; no change is reported for it."""
     desk.write("d/large", LARGE)
     desk.write("other", LARGE, b"o")
     (desk.work / "other").chmod(0o755)
@@ -185,7 +185,8 @@ def test_a_batch_that_was_told_is_never_done_again(desk: Desk, monkeypatch: pyte
 
 @pytest.mark.parametrize("moment", ["before", "while"])
 def test_a_file_that_changed_before_it_was_read_is_lost_for_that_look(desk: Desk, moment: str) -> None:
-    """I24: its stat is looked at before the read and after it; the next look takes the file as it is then."""
+    """I24: its stat is looked at before the read and after it; the next capture takes the file as it is
+    then."""
     desk.write("a", LARGE)
     desk.write("b", LARGE)
     (desk.work / "c").write_bytes(b"c" * LARGE)
@@ -233,7 +234,7 @@ def test_a_file_that_is_always_written_is_lost_once_for_each_look(desk: Desk) ->
 
 
 def test_a_copy_counts_though_the_file_changed(desk: Desk) -> None:
-    """P1: what was copied at the look is what is stored, and nothing is lost."""
+    """P1: what was copied at the capture is what is stored, and nothing is lost."""
     desk.write("a", LARGE)
     desk.look()
     desk.write("a", LARGE, b"y")
@@ -247,7 +248,7 @@ def test_a_copy_counts_though_the_file_changed(desk: Desk) -> None:
 
 
 def test_what_cannot_be_read_becomes_that_in_later_trees(desk: Desk) -> None:
-    """I26: the list is done, the loss is told with its reason, and nothing is tried for ever."""
+    """I26: the list is done, the loss is reported with its reason, and nothing is tried for ever."""
     desk.write("a", LARGE)
     desk.write("b", LARGE)
     desk.look()
@@ -266,7 +267,7 @@ def test_what_cannot_be_read_becomes_that_in_later_trees(desk: Desk) -> None:
 
 
 def test_what_is_wrong_with_the_process_leaves_the_list_open(desk: Desk) -> None:
-    """Too many open files say nothing of a file: nothing is told, and the next process finishes."""
+    """Too many open files say nothing of a file: nothing is reported, and the next process finishes."""
     desk.write("a", LARGE)
     desk.look()
 
@@ -297,7 +298,7 @@ def test_secrets_in_deferred_contents_are_withheld_in_the_same_frame(desk: Desk)
 def test_later_trees_are_made_under_the_lock_of_the_directory(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I31: while a hook holds it the list stays open; its contents are told already."""
+    """I31: while a hook holds it the list stays open; its contents are reported already."""
     monkeypatch.setattr(stored_contents, "_LOCK_TIMEOUT_S", 0.02)
     desk.write("a", LARGE)
     first = desk.look()
@@ -329,7 +330,8 @@ def in_child(action: Callable[[], object]) -> int:
 
 
 def test_what_was_found_since_is_not_replaced(desk: Desk) -> None:
-    """I22: after a look in between its entries stay, and what is still deferred in its tree is replaced."""
+    """I22: after a capture in between its entries stay, and what is still deferred in its tree is
+    replaced."""
     desk.write("a", LARGE)
     desk.write("b", LARGE)
     desk.look()
@@ -433,7 +435,7 @@ BYTES = {b"a": b"aaaaa", b"d/b": b"bbbbb", b"d/c": b"ccccc"}
 
 
 def test_what_git_held_is_stored_as_it_was_although_it_has_changed_since(repository: Desk) -> None:
-    """docs/certainty.md §3: the object is the content, whatever stands there now and however git packs it."""
+    """docs/certainty.md §3: the object is the content, whatever is there now and however git packs it."""
     repository.write("a", 5, b"A")
     (repository.work / "d" / "b").unlink()
     git(repository.work, "gc", "-q", "--prune=now")

@@ -75,7 +75,7 @@ def server() -> Iterator[FakeWatchman]:
 
 @pytest.fixture
 def session(tmp_path: Path, server: FakeWatchman, monkeypatch: pytest.MonkeyPatch) -> WatchedSession:
-    """A session whose last look was a full one, with a clock from before it."""
+    """A session whose last capture was a full one, with a clock from before it."""
     as_if_large(monkeypatch)
     made = WatchedSession(tmp_path / "work", server)
     write(made.work / "b", b"first")
@@ -86,7 +86,7 @@ def session(tmp_path: Path, server: FakeWatchman, monkeypatch: pytest.MonkeyPatc
 
 def test_after_a_command_a_hook_looks_at_what_the_watcher_reports(session: WatchedSession) -> None:
     """P1, P5, P7: reported paths are found and others left; the snapshot says so, and the end of the turn is
-    a full look that finds the rest."""
+    a full capture that finds the rest."""
     write(session.work / "d" / "a", b"reported")
     write(session.work / "e" / "f", b"through a memory map, say")
     session.server.changed = ["d/a", "ignored/secret"]
@@ -114,7 +114,7 @@ def test_after_a_command_a_hook_looks_at_what_the_watcher_reports(session: Watch
 
 
 def test_a_watched_look_without_changes_of_files_is_no_full_one(session: WatchedSession) -> None:
-    """P1: a look that names no path proves nothing of the others: it is not taken for a full one."""
+    """P1: a capture that names no path proves nothing of the others: it is not taken for a full one."""
     (session.work / "d").chmod(0o700)
     session.server.changed = ["d"]
     session.command()
@@ -215,7 +215,7 @@ def test_a_server_that_is_gone_costs_nothing(session: WatchedSession) -> None:
 
 
 def test_without_a_clock_all_is_looked_at(session: WatchedSession) -> None:
-    """I22: the notes are derived; one that is missing or damaged costs a full look."""
+    """I22: the notes are derived; one that is missing or damaged costs a full capture."""
     for number, damage in enumerate(
         (b"", b"{", b"[]", b'{"clock": 1, "full_ns": 2}', b'{"clock": "c"}', None)
     ):
@@ -245,7 +245,7 @@ def test_a_clock_that_is_older_than_the_tree_is_true(session: WatchedSession) ->
 def test_the_clock_is_of_a_moment_before_the_look_and_noted_after_the_tree(
     session: WatchedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P1: what changes during a look is reported to the next one; a kill before the tree is noted leaves
+    """P1: what changes during a capture is reported to the next one; a kill before the tree is noted leaves
     the older clock."""
     steps: list[str] = []
     noted = watched.WatchedLook.note
@@ -297,7 +297,7 @@ def test_a_stat_cache_that_is_lost_is_followed_by_a_full_look(session: WatchedSe
 def test_a_look_that_is_not_finished_leaves_the_older_clock(
     session: WatchedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P1: what a look did not reach may have changed before its clock; before the older one it did not."""
+    """P1: what a capture did not reach may have changed before its clock; before the older one it did not."""
     before = session.clock.read_bytes()
     write(session.work / "b", b"changed")
     session.server.changed = ["b"]
@@ -327,7 +327,7 @@ def test_a_look_without_an_answer_leaves_the_older_clock(session: WatchedSession
 
 
 def test_ten_minutes_after_a_full_look_comes_the_next(session: WatchedSession) -> None:
-    """P1: watched looks do not put off the full one, and a clock that went back is no proof."""
+    """P1: watched captures do not put off the full one, and a clock that went back is no proof."""
     for number, moved_ns in enumerate((watched.FULL_NS - 10**9, watched.FULL_NS, -(10**9))):
         write(session.work / "b", b"changed %d" % number)
         session.server.changed = ["b"]
@@ -394,7 +394,7 @@ def test_names_that_are_not_reported_make_the_look_a_full_one(name: str, session
 
 
 def test_an_edit_asks_nobody_and_leaves_the_clock(session: WatchedSession) -> None:
-    """P1: the look at the files of an edit is as without a watcher, and the older clock stays true."""
+    """P1: the capture of the files of an edit is as without a watcher, and the older clock stays true."""
     before = session.clock.read_bytes()
     session.say("PreToolUse", "Edit")
     write(session.work / "d" / "a", b"edited")
@@ -422,7 +422,7 @@ def test_without_the_setting_no_module_is_loaded_and_nobody_asked(session: Watch
 
 
 def test_among_few_files_nobody_is_asked(session: WatchedSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P1: a full look among few files is as fast as the question, and proves more."""
+    """P1: a full capture among few files is as fast as the question, and proves more."""
     monkeypatch.setattr(watched, "FILES_MIN", 1_000)
     write(session.work / "b", b"changed")
     session.command()

@@ -127,7 +127,7 @@ def session(tmp_path_factory: pytest.TempPathFactory, server: Watchman) -> Hooke
 
 def test_a_hook_sees_each_kind_of_change(session: HookedSession) -> None:
     """P1, P7: created, changed, deleted and renamed files, new and deleted directories, modes and links are
-    in the tree and among the changes, by a look at what Watchman reports alone."""
+    in the tree and among the changes, by a capture of what Watchman reports alone."""
     work = session.work
     write(work / "p0" / "new", b"new")
     write(work / "p1" / "f1", b"changed")
@@ -262,8 +262,8 @@ STEP = st.one_of(
 )
 @given(steps=st.lists(STEP, min_size=1, max_size=7))
 def test_any_history_gives_the_tree_of_the_disk(steps: list[Any], server: Watchman) -> None:
-    """P1, I22: whatever changes between tools, a watched look records the tree that one without a stat cache
-    and without a watcher would."""
+    """P1, I22: whatever changes between tools, a watched capture records the tree that one without a stat
+    cache and without a watcher would."""
     import tempfile
 
     with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as place:

@@ -159,7 +159,7 @@ def test_trees_and_differences(work: Path, store: Store) -> None:
 
 
 def test_table_functions_join_by_column(store: Store) -> None:
-    """S1-53: a function in FROM takes a column of what stands before it, so turns join their changes."""
+    """S1-53: a function in FROM takes a column of what comes before it, so turns join their changes."""
     rows = store.query(
         "select t.turn, d.path, d.operation from turns as t, diff_between(t.context_id) as d "
         "where t.agent = 'git' order by all"

@@ -204,8 +204,8 @@ class World:
         Store.init(self.work / ".locus", repo_hash="0123456789ab", project_name="p").close()
         self.sessions = [sessions()[number] for number in who]
         self.stood: dict[str, Files] = {}  # by event id
-        # The last call heard of each turn, and what stood there at its last look and at all calls since, and
-        # when its agent died.
+        # The last call heard of each turn, and what stood there at its last capture and at all calls since,
+        # and when its agent died.
         self.last: dict[tuple[str, str], tuple[str, list[Files]]] = {}
 
     def step(self, changes: list[tuple[str, str | None]], who: int, what: str, how: tuple[Any, ...]) -> None:
@@ -220,7 +220,8 @@ class World:
         self._call(lambda fs: self._record(fs, call, environ), how)
         here = on_disk(self.work)
         new = [event for event in self.events() if event["event_id"] not in self.stood]
-        # Before a command a look that finds something is a snapshot; one that finds nothing changes nothing.
+        # Before a command a capture that finds something is a snapshot; one that finds nothing changes
+        # nothing.
         began = not what.startswith("begin") or any(
             e["operation"] == "tool" for e in new if e["tree_hash"] is not None
         )
@@ -228,7 +229,7 @@ class World:
         for event in new:
             self.stood[str(event["event_id"])] = here
             said = event["event_type"], event["operation"] if what == "stop" else None
-            # The look of a call that was told before is a snapshot alone.
+            # The look of a call that was reported before is a snapshot alone.
             heard = said == SAYS.get(what) or (looked and event["operation"] == "tool")
             if event["agent_session_id"] == session.id and heard and not is_closing(event):
                 place = session.id, str(event["agent_turn_id"])
@@ -285,7 +286,7 @@ class World:
                     try:
                         state = store.tree(ref, at)
                     except NotFound:
-                        continue  # there is no tree, which is said
+                        continue  # there is no tree, which is stated
                     self._holds(state, self._truth(own, at))
                     place = str(own[-1]["agent_session_id"]), str(own[-1]["agent_turn_id"])
                     if at == "end" and place in self.last:
@@ -299,14 +300,14 @@ class World:
             looks = [str(e["event_id"]) for e in own if e["event_type"] == "snapshot"]
             ended = any(e["operation"] == "turn_end" for e in own if e["event_type"] == "snapshot")
             at = looks[-1] if ended else ""
-        else:  # the end of a tool that was told twice is of the look that found its changes
+        else:  # the end of a tool that was reported twice is of the capture that found its changes
             found = [str(e["event_id"]) for e in own if e["cause"] == at and e["tree_hash"] is not None]
             at = found[0] if found else at
         return self.stood.get(at)
 
     def _holds(self, state: TreeState, truth: Files | None, *later: Files) -> None:
-        """Each path is as it was, at one of these moments: what was made and undone between two looks, nobody
-        has seen."""
+        """Each path is as it was, at one of these moments: what was made and undone between two captures,
+        nobody has seen."""
         known = state.certainty
         if truth is None:
             assert known.doubt(".") is not None, (
@@ -391,7 +392,7 @@ def doubted(known: Certainty) -> tuple[str, ...]:
 
 
 def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
-    """P1: only a look that was whole makes a moment exact; where there was none there are no files."""
+    """P1: only a capture that was whole makes a moment exact; where there was none there are no files."""
     assert states(START, changed("f", "a"), LAST, end()) == (EXACT, EXACT)
     assert states(look("s", "turn_start", None), changed("f", "a"), end()) == (NONE, NONE)
     assert doubted(certainty_of([action("a")])) == EVERYTHING
@@ -399,7 +400,8 @@ def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
 
 
 def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
-    """P1: after an edit only its own paths are exact: the others as far as the full looks around it agree."""
+    """P1: after an edit only its own paths are exact: the others as far as the full captures around it
+    agree."""
     edit = [action("e"), changed("f", "a", "e"), {**look("t", "tool", scoped_paths=["a"]), "cause": "e"}]
     more = [action("m"), changed("g", "b", "m"), {**look("u", "tool", scoped_paths=["b"]), "cause": "m"}]
     found = changed("h", "c")
@@ -415,7 +417,7 @@ def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
 
 
 def test_a_look_that_failed_is_no_earlier_one() -> None:
-    """P1: the tree of an earlier look is not passed for that of one that failed, at either end."""
+    """P1: the tree of an earlier capture is not passed for that of one that failed, at either end."""
     failed = look("last", "turn_end", None, None, state="busy")
     assert states(START, look("t", "tool"), failed, end()) == (EXACT, FAILED)
     assert doubted(certainty_of([START, failed])) == EVERYTHING
@@ -425,7 +427,7 @@ def test_a_look_that_failed_is_no_earlier_one() -> None:
 
 
 def test_a_turn_without_an_end_is_running_or_unfinished() -> None:
-    """P1: without a look at its end nothing of the end is known, whatever else came."""
+    """P1: without a capture of its end nothing of the end is known, whatever else came."""
     assert states(START, look("t", "tool"), running=True) == (EXACT, RUNNING)
     assert states(START, look("t", "tool")) == (EXACT, UNFINISHED)
     assert states(START, end(), running=True) == (EXACT, UNFINISHED)
@@ -433,7 +435,8 @@ def test_a_turn_without_an_end_is_running_or_unfinished() -> None:
 
 
 def test_a_turn_that_was_closed_names_what_changed_late() -> None:
-    """P1: of a turn whose process was gone exactly the paths that changed after the last look are doubted."""
+    """P1: of a turn whose process was gone exactly the paths that changed after the last capture are
+    doubted."""
     late = look("last", "turn_end", state="late", paths=[["a", "nobody saw who"], ["d", "nor here"]], count=2)
     known = certainty_of([START, changed("f", "a"), late, end(closed_by="hook")])
     assert (known.state, doubted(known)) == (UNFINISHED, ("a", "d"))
@@ -467,7 +470,8 @@ def test_a_turn_that_goes_on_after_its_end_has_none() -> None:
 
 
 def test_a_look_that_was_not_finished_names_its_paths() -> None:
-    """P1: what was not looked at in time is named; all of it where it is not named, or git said nothing."""
+    """P1: what was not looked at in time is named; all of it where it is not named, or git reported
+    nothing."""
     partial = look("last", "turn_end", success=False, state="partial", pending=2, pending_paths=["a", "d"])
     known = certainty_of([START, partial])
     assert (known.state, doubted(known)) == (PARTIAL, ("a", "d"))
@@ -497,7 +501,7 @@ def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
     assert doubted(certainty_of(events, "e")) == ("b", "new", "old")
     assert doubted(certainty_of(events, "f")) == ("new", "old")
     assert certainty_of([START, _row("e", "llm"), LAST], "e").exact
-    # Where no later look was whole, or it did not tell of all, nothing is known of what changed.
+    # Where no later capture was whole, or it did not tell of all, nothing is known of what changed.
     for after in (
         look("last", "turn_end", None, None, state="busy"),
         look("last", "turn_end", success=False, state="partial", pending=1, pending_paths=["z"]),
@@ -512,7 +516,7 @@ def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
 
 
 def test_a_tool_that_is_told_after_the_last_look_is_doubtful() -> None:
-    """P1: what is reported of a turn after its end, with no capture after it, is no more certain by that end."""
+    """P1: what is reported of a turn after its end, with no capture after it, is no more certain."""
     late = [action("a"), changed("f", "a"), _row("t", "tool_start")]
     events = [START, LAST, end(), *late]
     assert states(*events) == (EXACT, EXACT)

@@ -124,7 +124,7 @@ def test_renames_keep_their_names_apart(store: Store) -> None:
 
 
 def test_folders_are_told_by_what_is_in_them(store: Store) -> None:
-    """P1: a folder gives place to a file, is emptied, is filled; an empty one stands inside another."""
+    """P1: a folder gives place to a file, is emptied, is filled; an empty one is inside another."""
     assert told(state(store, {b"d": {b"x": file(b"1")}}), state(store, {b"d": file(b"2")})) == [
         ("add", "d"),
         ("delete", "d/x"),
@@ -165,8 +165,8 @@ def skipped(store: Store, files: dict[bytes, bytes], reasons: dict[bytes, str], 
 
 
 def test_what_was_not_captured_is_listed_and_is_no_change(store: Store) -> None:
-    """P1, P7: a path that one side skipped, or that an event left unknown, is told with its reason: never as
-    deleted, added or edited."""
+    """P1, P7: a path that one side skipped, or that an event left unknown, is reported with its reason:
+    never as deleted, added or edited."""
     lost = lifecycle.file("s1", 1, "lost", "edit", payload={"skipped": "not readable"}, event_id="l")
     born = lifecycle.file("s1", 1, "born", "add", payload={"skipped": "over the limit"}, event_id="b")
     before = skipped(store, {b"a": b"1", b"big": b"2", b"lost": b"3"}, {b"was": "too large", b"same": "why"})

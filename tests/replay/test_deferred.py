@@ -51,8 +51,8 @@ def object_of(work: Path, content: bytes) -> bytes:
 
 
 def deferring(store: Store, **files: bytes | None) -> tuple[str, str]:
-    """Record a turn whose only look deferred these files; `git` objects by path, None where git holds none.
-    Its name, and the list."""
+    """Record a turn whose only capture deferred these files; `git` objects by path, None where git holds
+    none. Its name, and the list."""
     with store.blobs.writer() as writer:
         rows = [(name.encode(), FILE, 9, 1, 2, 3, object) for name, object in files.items()]
         list_id = writer.put(encode_list(rows))
@@ -86,7 +86,7 @@ def shown(state: TreeState) -> dict[bytes, bytes]:
 
 
 def test_what_became_of_a_deferred_content_is_what_readers_see(store: Store, tmp_path: Path) -> None:
-    """P1, docs/certainty.md §3: an open content is named and left out; the stored one stands there as if it
+    """P1, docs/certainty.md §3: an open content is named and left out; the stored one is there as if it
     had always; a lost one is named with the reason."""
     turn, list_id = deferring(store, big=None, gone=None, later=None)
     assert [path for path, _ in store.certainty(turn).paths] == ["big", "gone", "later"]
@@ -174,7 +174,7 @@ def test_what_git_does_not_hold_any_more_is_named(store: Store, tmp_path: Path) 
 
 
 def test_one_directory_under_two_names_holds_two_things(store: Store) -> None:
-    """P1: what an entry is depends on its path; equal directories of one look may defer two things."""
+    """P1: what an entry is depends on its path; equal directories of one capture may defer two things."""
     with store.blobs.writer() as writer:
         list_id = writer.put(
             encode_list([(b"one/f", FILE, 1, 1, 1, 1, None), (b"two/f", FILE, 1, 1, 1, 2, None)])

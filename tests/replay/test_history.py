@@ -54,7 +54,7 @@ def test_versions_come_newest_first_with_their_turn(store: Store) -> None:
 
 def test_history_follows_renames_back(store: Store) -> None:
     """S1-55: versions under the names the file had before belong to it; what came to those names later
-    does not, and what left this path is told."""
+    does not, and what left this path is reported."""
     turn = Recorder(store, agent="probe").start_turn("Move things")
     turn.file("a", before=None, after=b"1\n")
     move(turn, "a", "b", b"1\n")
@@ -102,7 +102,8 @@ def test_unknown_stays_unknown(store: Store) -> None:
 
 
 def test_a_name_may_be_used_in_a_circle() -> None:
-    """S1-55: renames in a circle, and two files that took one name in turn, end and are told once each."""
+    """S1-55: renames in a circle, and two files that took one name in turn, end and are reported once
+    each."""
     a, b, c, d = ((n, 0, 0) for n in (2, 4, 6, 9))
     assert lineage("a", [(c, "b", "a"), (b, "a", "b"), (a, "b", "a")]) == {"a": END, "b": c}
     assert lineage("c", [(d, "b", "c"), (b, "a", "c"), (c, "x", "a")]) == {"c": END, "b": d, "a": b}

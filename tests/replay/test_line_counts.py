@@ -78,7 +78,7 @@ def test_each_kind_of_change_has_its_lines(store: Store) -> None:
     versions = rows(store, OF_FILES.replace("files", "file_versions"))
     assert {path: tuple(counts) for path, _, *counts in versions} == wanted
     assert [(v.lines_added, v.lines_removed) for v in store.history("link")] == [(4, 3)]
-    # What was written stands in `events`.
+    # What was written is in `events`.
     assert rows(store, "select path from events where lines_added is not null") == [("stated",)]
 
 

@@ -91,7 +91,7 @@ def test_one_changed_line_of_a_large_file_is_all_that_is_looked_at() -> None:
 
 @pytest.mark.slow
 def test_many_changed_lines_end_with_all_of_them() -> None:
-    """P1: 200,000 lines of which each differs, or every other one, or that stand in another order."""
+    """P1: 200,000 lines of which each differs, or every other one, or that are in another order."""
     count = 200_000
     old = [b"old %d\n" % n for n in range(count)]
     new = [b"new %d\n" % n for n in range(count)]

@@ -33,7 +33,7 @@ from eventlog.replay.spine import NO_FILES, PARTIAL, TREE, Spine
 from tests.blobs.support import Node, as_process, store_node
 from tests.conftest import examples
 
-# What stands at a path: (kind, id); an empty directory has no id.
+# What is at a path: (kind, id); an empty directory has no id.
 Files = dict[bytes, tuple[bytes, bytes | None]]
 
 NAMES = (b"a", b"b", b"c", b"sp ace", b"\xff", b"d")

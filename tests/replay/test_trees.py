@@ -183,8 +183,8 @@ def test_a_skipped_file_says_why(store: Store, turn: Turn) -> None:
 
 
 def test_without_a_tree_nothing_is_made_up(turn: Turn) -> None:
-    """P1, P7: where no look was finished by a moment, the files are those of the next one, and none is sure;
-    a turn without any tree has none, and says so; an unknown event is not found."""
+    """P1, P7: where no capture was finished by a moment, the files are those of the next one, and none is
+    sure; a turn without any tree has none, and says so; an unknown event is not found."""
     turn.snapshot("s", None)
     for at in ("start", "end", "s"):
         with pytest.raises(NoTree, match="no tree was recorded in this turn"):

@@ -307,7 +307,7 @@ def test_a_restore_journal_of_another_store_is_damage(tmp_path: Path) -> None:
 
 
 def test_recovery_needs_the_directory_it_began_in(tmp_path: Path) -> None:
-    """Where that is gone, or another stands in its place, it refuses and says how to give up."""
+    """Where that is gone, or another is in its place, it refuses and says how to give up."""
     world = new_world(tmp_path / "world")
     calls = Failing(5, raising(OSError(errno.EIO, "Input/output error")), times=1 << 30)
     with pytest.raises(EventLogError):

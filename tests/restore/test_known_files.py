@@ -177,7 +177,7 @@ def test_a_directory_that_became_a_link_proves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_damaged_cache_is_none(tmp_path: Path) -> None:
-    """I22: whatever stands in the file of the cache, the plan is the same."""
+    """I22: whatever is in the file of the cache, the plan is the same."""
     world = aged_world(tmp_path)
     (world.work / "d0/f0").write_bytes(b"0 of 1")
     token = world.plan().token

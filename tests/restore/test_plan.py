@@ -170,7 +170,7 @@ def test_only_named_paths_are_touched(make: Make) -> None:
 
 
 def test_what_is_not_known_is_left_alone(make: Make) -> None:
-    """P1: a path that the last look of a turn did not take in is neither written nor deleted, and listed.
+    """P1: a path that the last capture of a turn did not take in is neither written nor deleted, and listed.
 
     Where nothing is known nothing is touched.
     """
@@ -281,7 +281,7 @@ def test_no_event_makes_a_restore_leave_its_directory(make: Make, path: str) -> 
     assert world.plan().steps == ()
 
 
-# -- what stands in the way --------------------------------------------------------------------------
+# -- what is in the way --------------------------------------------------------------------------
 
 
 def test_a_symlink_that_the_log_never_saw_is_a_conflict(make: Make, tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ def with_entries(world: World, entries: Callable[..., list[TreeEntry]]) -> None:
 
 
 def test_what_was_not_captured_is_listed_and_left(make: Make) -> None:
-    """Skipped and lost contents are named with the reason, what stands there stays; submodules too (P1)."""
+    """Skipped and lost contents are named with the reason, what is there stays; submodules too (P1)."""
     world = make({}, {b"big": (FILE, b"big"), b"lost": (FILE, b"mine"), b"dep": {b"own": (FILE, b"own")}})
     with_entries(
         world,
@@ -552,7 +552,7 @@ def test_the_directory_must_be_the_one_of_the_plan(make: Make) -> None:
 
 
 def test_places_that_are_no_working_directory_are_refused(make: Make, tmp_path: Path) -> None:
-    """The store itself, `/`, a file, nothing at all; and a store that stands nowhere needs a name."""
+    """The store itself, `/`, a file, nothing at all; and a store that is nowhere needs a name."""
     world = make(NEW, {})
     (tmp_path / "file").write_text("")
     for into in (tmp_path / ".locus", tmp_path / ".locus/tmp", "/", tmp_path / "file"):

@@ -116,7 +116,7 @@ def test_only_what_concerns_the_file_is_read_again(work: Project, reads: list[by
     work.turn(A, work.changed(A, 1))
     assert blamed() == 2 and blamed() == 0
     work.by_hand(A, work.changed(A, 2))
-    assert blamed() == 1  # the last version: what stands there is another content
+    assert blamed() == 1  # the last version: what is there is another content
     work.turn(A, work.changed(A, 3))
     assert blamed() == 3  # and what the person wrote
     work.store.restore(work.store.undo_plan())
@@ -140,7 +140,7 @@ def test_a_version_that_happened_earlier_is_folded_in(work: Project) -> None:
 
 
 def test_a_title_that_comes_later_is_in_the_answer(work: Project) -> None:
-    """P7: what was kept of a turn while it ran is not what is said of it later."""
+    """P7: what was kept of a turn while it ran is not what is stated of it later."""
     with work.recorder.start_turn("Ask") as turn:
         turn.file(A, before=work.read(A), after=work.changed(A, 0))
         work.by_hand(A, work.changed(A, 0))

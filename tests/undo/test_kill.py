@@ -65,7 +65,7 @@ class Copy:
         return here(self.work)
 
     def check_ways(self, done: dict[object, object], undone: dict[object, object]) -> None:
-        """From where it stands there is a way to the other state, and one back."""
+        """From where it is there is a way to the other state, and one back."""
         assert os.listdir(self.work / ".locus" / RESTORE_DIR) == []
         with Store.open(self.work / ".locus") as store:
             assert store.verify("read") == []

@@ -32,7 +32,7 @@ def test_what_only_one_side_changed_is_taken(base: bytes, ours: bytes, theirs: b
 
 @given(TEXT, TEXT, TEXT)
 def test_no_line_is_made_up(base: bytes, ours: bytes, theirs: bytes) -> None:
-    """A clean merge has only lines of the two sides; a conflict stands at the line that it names."""
+    """A clean merge has only lines of the two sides; a conflict is at the line that it names."""
     done = merge(base, ours, theirs)
     mine = BytesIO(ours).readlines()
     if done.data is not None:

@@ -83,7 +83,8 @@ Step = tuple[str, bytes, bytes, State]
 
 
 def turn(files: Files, steps: list[Step], since: int = 0, *, one_look: bool = False) -> list[RecordedChange]:
-    """The changes of one turn, as its events say them: of each step, or as one look at the end finds them."""
+    """The changes of one turn, as its events say them: of each step, or as one capture of the end finds
+    them."""
     changes: list[RecordedChange] = []
     start = dict(files)
     for number, (what, path, other, new) in enumerate(steps, since):
@@ -140,7 +141,7 @@ def equal(a: Files, b: Files) -> bool:
 @settings(max_examples=150)
 @given(FILES, st.lists(STEPS, max_size=6), st.booleans())
 def test_undo_of_the_newest_gives_what_was_before(start: Files, steps: list[Step], one_look: bool) -> None:
-    """P1, newest: with nothing changed since, all paths stand as before the turn, and nothing is in conflict,
+    """P1, newest: with nothing changed since, all paths are as before the turn, and nothing is in conflict,
     also where files, links and directories took each other's place."""
     files = dict(start)
     work = take_back(files, turn(files, steps, one_look=one_look))

@@ -152,7 +152,7 @@ def _all(directory: bytes) -> Iterator[bytes]:
 
 
 def compare_few(patched: pytest.MonkeyPatch, count: int) -> None:
-    """Let full looks compare `count` rows each, as among very many files; all else has time enough."""
+    """Let full captures compare `count` rows each, as among very many files; all else has time enough."""
     left = [0]
 
     def end(_: object) -> float:

@@ -1,4 +1,4 @@
-"""Capture of a working directory: what is in the tree is what stands on the disk."""
+"""Capture of a working directory: what is in the tree is what is on the disk."""
 
 import os
 import socket
@@ -82,7 +82,7 @@ class NoCalls(UserFiles):
 
 
 def test_changes_since_the_previous_tree_are_listed(bench: Bench) -> None:
-    """P1: adds, edits, deletes, renames, mode flips and retypes stand in the list with both entries."""
+    """P1: adds, edits, deletes, renames, mode flips and retypes are in the list with both entries."""
     work = bench.work
     fill(work)
     write(work / "moved", b"the same bytes")

@@ -200,7 +200,7 @@ def test_a_file_that_grows_while_it_is_read_is_deferred(bench: Bench) -> None:
 
 
 def test_a_file_that_goes_before_it_is_read_is_no_entry(bench: Bench) -> None:
-    """Its directory is listed again by the next look."""
+    """Its directory is listed again by the next capture."""
     for name in ("d/a", "d/b"):
         write(bench, name, 10)
     age(bench.work)

@@ -93,7 +93,7 @@ def test_each_capture_of_a_large_tree_gets_further_than_the_last(
 def test_a_look_that_is_too_short_goes_on_where_the_last_one_stopped(
     bench: Bench, short_of_time: pytest.MonkeyPatch
 ) -> None:
-    """P4: of a known directory each short look examines other rows: a change anywhere is found."""
+    """P4: of a known directory each short capture examines other rows: a change anywhere is found."""
     bench.capture()
     age(bench.work)
     bench.capture()

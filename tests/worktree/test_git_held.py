@@ -1,4 +1,4 @@
-"""A first look at a repository reads nothing that git holds, and nothing else is left unread."""
+"""A first capture of a repository reads nothing that git holds, and nothing else is left unread."""
 
 import os
 import time
@@ -82,7 +82,7 @@ def test_what_git_holds_is_listed_and_not_read(bench: Bench) -> None:
 
 
 def test_the_next_look_knows_what_git_held(bench: Bench) -> None:
-    """What was listed is unchanged in the next look, and an edit of it is a change."""
+    """What was listed is unchanged in the next capture, and an edit of it is a change."""
     commit(bench)
     first = look(bench)
     assert set(held(bench, first)) == TRACKED
@@ -118,7 +118,7 @@ def test_who_does_not_defer_gets_the_contents(bench: Bench) -> None:
 
 
 def test_a_file_above_the_limit_is_skipped_although_git_holds_it(bench: Bench) -> None:
-    """P1: a file above the limit of sizes stays out, as in any later look."""
+    """P1: a file above the limit of sizes stays out, as in any later capture."""
     write(bench.work / "large", b"x" * 100)
     commit(bench)
     done = look(bench, size_max=99)
@@ -204,7 +204,7 @@ def test_a_file_that_goes_meanwhile_is_left_out(bench: Bench) -> None:
 
 
 def test_at_the_deadline_nothing_more_is_looked_at(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names that were not reached are pending, and the next look takes them."""
+    """The names that were not reached are pending, and the next capture takes them."""
     commit(bench)
     monkeypatch.setattr(git_held, "_STRIDE", 1)
     now = time.monotonic()

@@ -134,7 +134,7 @@ def test_the_entries_of_one_directory_have_paths_below_it(work: Path) -> None:
 
 
 def test_submodules_and_conflicts_are_listed_as_git_lists_them(work: Path) -> None:
-    """Submodules have their commit, a path in conflict stands once and is not proven."""
+    """Submodules have their commit, a path in conflict occurs once and is not proven."""
     write(work / "a", b"one\n")
     add_all(work)
     git(work, "commit", "-qm", "one")

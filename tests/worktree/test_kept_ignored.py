@@ -66,7 +66,7 @@ def test_nothing_is_kept_where_a_tool_makes_it_anew(directory: str, name: str) -
 
 @given(st.sampled_from(KEPT + NEVER + NOT), st.lists(st.sampled_from(["a", "src", "Lib", "x y"])))
 def test_a_plain_directory_changes_nothing(path: str, above: list[str]) -> None:
-    """The rule is about names: where else a file stands says nothing."""
+    """The rule is about names: where else a file is does not matter."""
     below = "/".join([*above, path]).encode()
     assert is_kept(below) == is_kept(path.encode()) and is_withheld(below) == is_withheld(path.encode())
 

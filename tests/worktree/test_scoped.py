@@ -1,4 +1,4 @@
-"""Captures that look at some paths, beside those that look at all, over one stat cache."""
+"""Captures of some paths, beside captures of all, over one stat cache."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ STEP = st.one_of(
 
 
 def change(work: Path, path: str, content: bytes | None) -> None:
-    """Write or remove a file; what stands in its way goes, and so does a directory that gets empty."""
+    """Write or remove a file; what is in its way goes, and so does a directory that gets empty."""
     target = work / path
     if content is not None:
         for above in reversed(target.parents):

@@ -99,7 +99,7 @@ def test_a_file_that_is_not_the_listed_one_has_no_copy(
 def test_a_link_in_its_place_or_on_the_way_is_not_followed(
     layout: Layout, tmp_path: Path, fs: Copying
 ) -> None:
-    """P4: what stands in place of a directory or a file leads nowhere else."""
+    """P4: what is in place of a directory or a file leads nowhere else."""
     files = listed(tmp_path / "w", "a", b"first"), listed(tmp_path / "w", "d/b", b"second")
     (tmp_path / "w").rename(tmp_path / "kept")
     (tmp_path / "w").mkdir()
