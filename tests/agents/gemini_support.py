@@ -14,7 +14,7 @@ _BEGAN = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
 
 class Gemini:
-    """One session in the working directory `work`; its chat stands in `chats`."""
+    """One session in the working directory `work`; its chat is in `chats`."""
 
     def __init__(self, work: Path, session: str = "") -> None:
         self.work = work

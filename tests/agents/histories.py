@@ -51,7 +51,7 @@ class History:
         headers: bytes = b"",
         author: bytes = b"A U Thor <author@example.org> 1700000000 +0100",
     ) -> "History":
-        """Commit all files as they stand."""
+        """Commit all files as they are."""
         text = message.encode("utf-8") if isinstance(message, str) else message
         self.commits += 1
         self.time_s += 60

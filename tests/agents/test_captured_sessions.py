@@ -1,4 +1,4 @@
-"""What the true clients told their hooks, played to the real hook program while the same files change.
+"""What the true clients sent their hooks, played to the real hook program while the same files change.
 
 The fixtures are made by tests/e2e/record.py; docs/e2e.md says what is in them.
 """
@@ -42,7 +42,7 @@ class Played:
             text = text.replace(f"@{name}@-slug", f"-{name.lower()}").replace(f"@{name}@", str(place))
         self.head, *self.steps = (json.loads(line) for line in text.splitlines())
         self.trees: dict[str, dict[str, list[str]]] = {}  # the client's turn → the project at its end
-        self.late: dict[str, set[str]] = {}  # of a turn that another look closed: what that look found
+        self.late: dict[str, set[str]] = {}  # of a turn that another capture closed: what that capture found
         self.open: dict[str, str] = {}  # the client's session → its turn without an end
         self.silent = True
 

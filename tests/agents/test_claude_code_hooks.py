@@ -103,7 +103,7 @@ def test_the_text_of_a_changed_file_is_left_to_the_blob_store() -> None:
 
 
 def test_sessions_begin_once_and_come_back() -> None:
-    """A session's start has its own id; what resumes, compacts or forks it is said each time."""
+    """A session's start has its own id; what resumes, compacts or forks it is stated each time."""
     operations = {
         source: interpret(said("SessionStart", source=source)).events[0]
         for source in ("startup", "clear", "resume", "compact", "fork")

@@ -1,4 +1,4 @@
-"""Sessions of Claude Code: each call, prompt and text once, whatever stands in the files."""
+"""Sessions of Claude Code: each call, prompt and text once, whatever is in the files."""
 
 import copy
 import json
@@ -127,7 +127,7 @@ def test_a_fork_is_counted_once_and_tells_what_is_new(tmp_path: Path) -> None:
 
 
 def test_subagents_work_in_the_turn_of_their_session(tmp_path: Path) -> None:
-    """A session is read with the files of its subagents, merged by time; their facts stand at their start."""
+    """A session is read with the files of its subagents, merged by time; their facts are at their start."""
     tell = Teller()
     prompt, launch = tell.user("look", promptId="p-1"), tell.answer("msg_a1b2c1", text("I look."))
     side = Teller(name="side", isSidechain=True, agentId="a1", promptId="p-1")
@@ -271,7 +271,7 @@ def test_commands_are_prompts_where_the_model_gets_them() -> None:
 
 
 def test_a_command_of_a_person_stands_in_the_turn_that_it_began() -> None:
-    """Behind the prompt; one that the model does not answer stands where it was run, before what follows."""
+    """After the prompt; one that the model does not answer is where it was run, before what follows."""
     tell = Teller()
     lines = [
         tell.user("<bash-input>ls</bash-input>"),
@@ -340,7 +340,7 @@ def test_compaction_begins_no_turn() -> None:
 
 
 def test_lines_in_front_of_the_session_and_of_none_are_kept() -> None:
-    """P7: summaries of version 2.0 stand before the first line that names the session, or alone in a file."""
+    """P7: summaries of version 2.0 come before the first line that names the session, or alone in a file."""
     summaries = [{"type": "summary", "summary": f"Work {n}", "leafUuid": f"x-{n}"} for n in (1, 2)]
     assert all(recognises(one) for one in summaries)
     kept = events_in([*summaries, Teller().user("go")], "transcript")

@@ -133,7 +133,7 @@ def test_a_session_of_patches_and_commands(tmp_path: Path) -> None:
         "*** End Patch\n",
         apply,
     )
-    # A patch within a shell command is told before it runs and not after.
+    # A patch within a shell command is reported before it runs and not after.
     unheard = agent.begin("Bash", {"command": "apply_patch <<'EOF' …"})
     (work / "by_heredoc.txt").write_text("1\n")
     agent.say("PreModelRequest")

@@ -47,7 +47,7 @@ def test_a_patch_with_all_its_context_gives_what_it_says(before: list[str], afte
 def test_a_hunk_is_found_where_codex_finds_it_or_nowhere(
     before: str, lines: list[str], after: str | None
 ) -> None:
-    """P7: what does not stand there exactly is unknown, not guessed."""
+    """P7: what is not there exactly is unknown, not guessed."""
     result = apply_section(before.encode(), section(*lines))
     assert result == (None if after is None else after.encode())
 

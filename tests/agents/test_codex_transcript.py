@@ -1,4 +1,4 @@
-"""Rollouts of Codex: all eras, each call and text once, whatever stands in them."""
+"""Rollouts of Codex: all eras, each call and text once, whatever is in them."""
 
 import json
 from pathlib import Path
@@ -185,7 +185,7 @@ def child(*own: Line) -> list[Line]:
 
 
 def test_the_copied_history_of_a_subagent_is_passed_over(tmp_path: Path) -> None:
-    """P3: the calls are the parent's; what the subagent did stands in the parent's session and turn."""
+    """P3: the calls are the parent's; what the subagent did is in the parent's session and turn."""
     own = [
         *begin(20.01, CHILD_TURN),
         *prompt(20.01, "check the price"),

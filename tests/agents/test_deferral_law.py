@@ -1,4 +1,5 @@
-"""The law of deferred contents: what the log gives back of a look is what was there, or it is named (P1)."""
+"""The law of deferred contents: what the log gives back of a capture is what was there, or it is named
+(P1)."""
 
 import os
 import shutil
@@ -52,7 +53,7 @@ def small_limits() -> Iterator[None]:
 
 
 class World:
-    """A desk, what every look saw, and which paths were touched since the last one."""
+    """A desk, what every capture saw, and which paths were touched since the last one."""
 
     def __init__(self, place: Path) -> None:
         self.desk = Desk(place)
@@ -80,7 +81,7 @@ class World:
         return done
 
     def check_changes(self, done: Capture, before: Files, after: Files) -> None:
-        """All that changed is told, and nothing that nobody touched."""
+        """All that changed is reported, and nothing that nobody touched."""
         told = {c.path for c in done.changes} | {c.old_path for c in done.changes if c.old_path is not None}
         differ = {
             path
@@ -125,7 +126,7 @@ class World:
                 path.unlink()
 
     def check_looks(self) -> None:
-        """Of every look each file is what was there, or the log names it as lost."""
+        """Of every capture each file is what was there, or the log names it as lost."""
         store = self.desk.store
         became: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
         lost: set[tuple[bytes, str]] = set()
@@ -154,9 +155,9 @@ class World:
 @settings(max_examples=examples(25, 2_000))
 @given(st.lists(STEPS, min_size=2, max_size=14))
 def test_each_look_comes_back_or_is_named(steps: list[tuple[str, str, int]]) -> None:
-    """P1, I22, I26, I32: files that change at any time, looks that read twenty bytes, processes that die or
-    read beside a writer, lost notes: afterwards each look is exact but for what is named as lost, all that
-    changed was told, and nothing else."""
+    """P1, I22, I26, I32: files that change at any time, captures that read twenty bytes, processes that die
+    or read beside a writer, lost notes: afterwards each capture is exact but for what is named as lost, all
+    that changed was reported, and nothing else."""
     place = Path(mkdtemp())
     with small_limits():
         world = World(place)

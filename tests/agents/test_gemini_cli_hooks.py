@@ -89,8 +89,8 @@ def test_a_command_failed_when_its_output_names_an_exit_code(
 
 
 def test_calls_without_ids_are_counted() -> None:
-    """P3: equal calls of a turn are told apart by their order, however often each is told; an end belongs to
-    the last beginning without one."""
+    """P3: equal calls of a turn are told apart by their order, however often each is reported; an end
+    belongs to the last beginning without one."""
     told = [("a", 1, True), ("a", 2, True), ("a", 2, True), ("a", 3, False), ("a", 3, False), ("a", 4, True),
             ("a", 5, False), ("b", 6, False), ("b", 7, True)]  # fmt: skip
     tools = UnnamedCalls((key, str(time), asked) for key, time, asked in told)
@@ -160,7 +160,7 @@ def test_a_session_is_recorded_whole_and_its_chat_adds_texts(tmp_path: Path) -> 
     turn = first["agent_turn_id"]
     edited, added = (e for e in events(work, "file") if e["source"] != "user" and e["operation"] != "edit")
     assert edited["cause"] == id_of(call_key(turn, "write_file", made["args"], 0))
-    # The refused call may be running still, as far as anybody was told.
+    # The refused call may be running still, as far as anything reported.
     possible = [id_of(call_key(turn, "run_shell_command", refused["args"], number)) for number in (0, 1)]
     assert (added["cause"], added["payload"]["causes"]) == (None, possible)
     with Store.open(work / ".locus") as store:
@@ -230,8 +230,8 @@ def test_a_turn_that_nobody_ended_keeps_its_model_calls(tmp_path: Path) -> None:
 
 
 def test_what_no_hook_told_is_added_and_named_a_gap(tmp_path: Path) -> None:
-    """P7: a call that the chat has and no hook told stands in the turn that hooks recorded, a cancelled one
-    beside an equal one that was done."""
+    """P7: a call that the chat has and no hook reported stands in the turn that hooks recorded, a cancelled
+    one beside an equal one that was done."""
     work = project(tmp_path)
     agent = Gemini(work)
     agent.start()

@@ -1,4 +1,4 @@
-"""Chats of Gemini CLI: both forms, each message told once, whole."""
+"""Chats of Gemini CLI: both forms, each message reported once, whole."""
 
 import hashlib
 import json
@@ -104,7 +104,7 @@ def test_a_chat_that_is_one_document_is_read_too(tmp_path: Path) -> None:
 
 
 def test_a_subagents_chat_is_read_with_its_session(tmp_path: Path) -> None:
-    """P3: what a subagent asked, answered and called stands under its session, in the turn that launched it,
+    """P3: what a subagent asked, answered and called is under its session, in the turn that launched it,
     with its id; its model calls count, once, also when its chat grows or is met by itself."""
     chats = tmp_path / "chats"
     (chats / SESSION).mkdir(parents=True)

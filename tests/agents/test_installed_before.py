@@ -25,7 +25,7 @@ FIXTURES = ROOT / "tests/fixtures/installed"
 VERSIONS = sorted(path.name for path in FIXTURES.iterdir())
 AGENTS = ("claude-code", "codex", "gemini-cli", "opencode")
 PAGE = ROOT / "docs/install.md"
-# What a later version might do. Each word is replaced where it stands, in the names of files too.
+# What a later version might do. Each word is replaced where it is, in the names of files too.
 EVERYTHING = {"eventlog": "engine", "maintainer": "upkeeper"}
 SOME = {"live_place": "place_of_call", "jsontext": "json_words", "maintainer": "upkeeper"}
 
@@ -154,7 +154,7 @@ def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation
 
 
 def packages() -> dict[str, str]:
-    """Where the two packages stand in the sources."""
+    """Where the two packages are in the sources."""
     return {"eventlog": "eventlog", "locus_cli": "cli"}  # as setup.py says
 
 

@@ -100,7 +100,7 @@ def test_what_somebody_wrote_is_never_touched(file: Path, homes: Homes) -> None:
 
 
 def test_the_adapter_understands_every_moment_that_the_plugin_tells() -> None:
-    """Every name that is understood is told by the plugin, which has no other but those kept raw."""
+    """Every name that is understood is reported by the plugin, which has no other but those kept raw."""
     kept_raw = {"permission.replied", "session.compacted"}
     assert set(hooks._MEANINGS) | kept_raw == set(EVENTS)
 

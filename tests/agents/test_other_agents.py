@@ -362,7 +362,8 @@ CHAT: Said = {
 
 
 def test_a_chat_of_the_editor_is_the_same_as_a_document_and_as_changes(tmp_path: Path) -> None:
-    """A chat written as a document, or as changes made to one, is told alike: request, text, call, result."""
+    """A chat written as a document, or as changes made to one, is reported alike: request, text, call,
+    result."""
     empty = {**CHAT, "requests": []}
     request: Said = CHAT["requests"][0]
     changes = [
@@ -453,7 +454,7 @@ def told_by(agent: str, lines: list[Said]) -> list[Any]:
 @settings(max_examples=examples(80, 3000))
 @given(mutated())
 def test_no_value_makes_a_reader_fail(made: tuple[str, list[Said]]) -> None:
-    """P7: whatever stands in a line, a reader tells something, and the same each time."""
+    """P7: whatever is in a line, a reader tells something, and the same each time."""
     agent, lines = made
     assert repr(told_by(agent, lines)) == repr(told_by(agent, lines))
 
@@ -465,7 +466,7 @@ def objects_in(value: Any) -> list[Said]:
 
 @pytest.mark.parametrize("agent", [*AGENTS, "chat"])
 def test_what_a_format_does_not_know_is_kept(agent: str) -> None:
-    """P7: a field that nobody has heard of is in an event, in whichever object of a file it stands."""
+    """P7: a field that nobody has heard of is in an event, in whichever object of a file it is."""
     lines = [CHAT] if agent == "chat" else SAMPLES[agent]
     for number in range(len(objects_in(lines))):
         odd = copy.deepcopy(lines)
@@ -521,7 +522,7 @@ def counted(agent: str, path: Path) -> tuple[int, int, int, int, int]:
 
 @pytest.mark.parametrize("agent", ["cursor", "copilot-cli", "pi", "swe-agent"])
 def test_real_sessions_have_as_many_of_everything_as_another_count_finds(tmp_path: Path, agent: str) -> None:
-    """P3: prompts, tool calls, model calls and tokens of each real file, and nothing is told twice."""
+    """P3: prompts, tool calls, model calls and tokens of each real file, and nothing is reported twice."""
     found = [
         path
         for place in PLACES

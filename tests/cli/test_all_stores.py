@@ -66,7 +66,7 @@ def test_each_store_answers(stores: "list[Path]", locus: Locus, verb: str) -> No
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_store_answers_in_json(stores: "list[Path]", locus: Locus, verb: str) -> None:
-    """Documents stand in one document, lines stay lines; each names its store and is what that store says."""
+    """Documents are in one document, lines stay lines; each names its store and is what that store says."""
     words = (*verb.split(), *VERBS[verb], "--json")
     alone = [locus("--store", store, *words).text for store in stores]
     text = locus(*words, "--all-stores").text
@@ -122,7 +122,7 @@ def test_one_store_and_all_exclude_each_other(stores: "list[Path]", locus: Locus
 
 
 def test_the_verbs_that_lack_it_are_listed_with_the_reason() -> None:
-    """P7: every verb that reads has the option, or stands in docs/cli.md with why not."""
+    """P7: every verb that reads has the option, or is in docs/cli.md with why not."""
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     table = page.partition("\n## All stores\n")[2].partition("\n## ")[0]
     without = set(re.findall(r"`locus ([a-z -]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.M))))

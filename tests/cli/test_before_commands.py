@@ -85,7 +85,8 @@ def test_a_call_beside_a_command_that_begins_keeps_its_changes(work: Path) -> No
 
 
 def test_a_command_that_two_hooks_tell_is_not_its_own_cause(work: Path) -> None:
-    """P7: a beginning that is told twice, with a change between, does not make the change the command's."""
+    """P7: a beginning that is reported twice, with a change between, does not make the change the
+    command's."""
     agent = Agent(work)
     agent.prompt("Go")
     said = {"tool_name": "Bash", "tool_input": {"command": "true"}, "tool_use_id": "toolu_Twice1a2b3c"}
@@ -118,7 +119,7 @@ def test_only_commands_among_few_files_are_looked_at_before(work: Path) -> None:
 
 
 def test_a_look_that_finds_nothing_says_nothing(work: Path) -> None:
-    """A command costs the log its beginning and its action: looks that find nothing are no events."""
+    """A command costs the log its beginning and its action: captures that find nothing are no events."""
     agent = Agent(work)
     agent.prompt("Go")
     count = len(events(work))

@@ -249,7 +249,8 @@ def test_a_person_answers_over_many_commands(work: Path, locus: Locus, search_en
 
 
 def test_what_a_person_says_must_fit(work: Path, locus: Locus, search_ended: None) -> None:
-    """Named turns, a contradiction, a second start, no search, what cannot be judged: what to do is said."""
+    """Named turns, a contradiction, a second start, no search, what cannot be judged: what to do is
+    stated."""
     ended = locus("bisect", "good")
     assert ended.code == 1 and "`locus bisect start`" in ended.err
     at = by_hand(locus, "start")

@@ -186,7 +186,7 @@ def test_what_is_kept_is_never_wrong(work: Path, locus: Locus) -> None:
 
 
 def test_withheld_lines_are_not_shown(work: Path, locus: Locus) -> None:
-    """P5: of a file that git ignores no line is shown, in whatever form, as it was, as it stands, with a
+    """P5: of a file that git ignores no line is shown, in whatever form, as it was, as it is, with a
     line more or when it is gone; they can be counted, and shown where that is asked for."""
     (work / ".gitignore").write_text(".env\n")
     (work / ".locus/keep-ignored").write_text("yes\n")
@@ -248,7 +248,7 @@ def test_what_an_undo_of_a_deletion_brings_back_keeps_its_origin(work: Path, loc
 
 
 def test_a_deleted_file_is_said_to_be_deleted(work: Path, locus: Locus) -> None:
-    """P7: When and by what a recorded file was deleted is said, and what shows its lines."""
+    """P7: When and by what a recorded file was deleted is stated, and what shows its lines."""
     agent = Agent(work)
     agent.start()
     agent.prompt("Write")

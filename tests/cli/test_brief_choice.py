@@ -91,7 +91,7 @@ def test_without_a_terminal_it_stays_off_until_an_option_says_so(work: Path) -> 
     "text", ["", "x = 1", "[briefing]", "[a]\nb = 1\n", "[briefing]\nat_start = false # so\n"]
 )
 def test_the_key_has_one_place(text: str) -> None:
-    """P8: whatever stands there stays."""
+    """P8: whatever is there stays."""
     made = brief_choice._with(text, True)
     assert brief_choice._with(made, True) == made
     assert made.count("at_start = true") == 1 and all(
@@ -100,7 +100,7 @@ def test_the_key_has_one_place(text: str) -> None:
 
 
 def test_settings_that_cannot_be_edited_are_left_to_the_person(work: Path, tmp_path: Path) -> None:
-    """P4: a link and a table in another form stay as they are, and it is said; the hooks are there."""
+    """P4: a link and a table in another form stay as they are, and it is stated; the hooks are there."""
     settings = work / ".locus/config.toml"
     (tmp_path / "other.toml").write_text("")
     settings.symlink_to(tmp_path / "other.toml")

@@ -1,4 +1,5 @@
-"""What was not seen is said: each verb that hands out files, after the end of a turn that nobody saw (P1)."""
+"""What was not seen is stated: each verb that hands out files, after the end of a turn that nobody saw
+(P1)."""
 
 import fcntl
 import json
@@ -54,7 +55,7 @@ def says_so(locus: Locus, state: str, path: str, tmp_path: Path) -> str:
 
 
 def test_a_failed_look_at_the_end_is_said(work: Path, tmp_path: Path, locus: Locus) -> None:
-    """P1: where another capture holds the directory, the end of the turn has no tree; what an earlier look
+    """P1: where another capture holds the directory, the end of the turn has no tree; what an earlier capture
     found is not passed for it, and a file that was deleted since is not brought back."""
     agent = Agent(work, environ={"LOCUS_HOOK_PATIENCE": "1"})
     agent.prompt("Go")
@@ -120,7 +121,7 @@ def test_a_full_disk_is_said(work: Path, tmp_path: Path, locus: Locus) -> None:
 def test_a_look_that_was_not_finished_names_what_it_did_not_see(
     work: Path, tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P1: what a look did not take in is not exact, and a restore leaves it alone; the start still is."""
+    """P1: what a capture did not take in is not exact, and a restore leaves it alone; the start still is."""
     agent = Agent(work)
     agent.prompt("Go")
     agent.write("a.txt", "1\n")

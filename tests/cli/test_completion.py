@@ -46,7 +46,7 @@ def test_sessions_and_agents_are_offered(recorded: Recorded) -> None:
 
 
 def test_recorded_paths_are_offered_a_level_at_a_time(recorded: Recorded) -> None:
-    """P8: of the whole log for `history` and `blame`, of one turn for `cat`; from where the person stands."""
+    """P8: of the whole log for `history` and `blame`, of one turn for `cat`; from where the person is."""
     root = recorded.root
 
     assert {"src/", "app", "run.sh", r"READ\ ME\ é.md"} <= set(offered("locus history ", root))

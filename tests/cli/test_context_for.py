@@ -129,7 +129,7 @@ def test_a_turn_does_not_see_itself(recorded: Store, locus: Locus) -> None:
 
 def test_nothing_of_the_codes_is_cut(recorded: Store, locus: Locus) -> None:
     """S4-33, S4-35, S4-46: within 2,500 tokens as long as the codes are; where they are more, all of them are
-    told, and it is said. What has no room is counted."""
+    given, and it is stated. What has no room is counted."""
     turn = Recorder(recorded, agent="other").start_turn("Plan")
     turn.action("TodoWrite", {"todos": [{"content": f"step {n}"} for n in range(1_500)]})
     turn.decision("paper " * 300)

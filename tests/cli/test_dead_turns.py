@@ -153,8 +153,8 @@ def test_the_same_session_goes_on_in_another_process(name: str, work: Path) -> N
 
 
 def test_a_prompt_closes_the_turn_that_its_session_left(work: Path) -> None:
-    """P7: after an interruption that no hook told, the next prompt ends the turn; its process lives, so what
-    its calls have to say is still heard."""
+    """P7: after an interruption that no hook reported, the next prompt ends the turn; its process lives, so
+    what its calls have to say is still heard."""
     client = Client("claude-code", work)
     client.start()
     client.prompt("First")
@@ -203,7 +203,7 @@ def test_reading_says_it_and_doctor_closes_it(work: Path, locus: Locus) -> None:
 
 
 def test_maintenance_closes_turns_in_linked_worktrees(work: Path, tmp_path: Path) -> None:
-    """P1: a turn is closed with a look at the directory that it was captured in."""
+    """P1: a turn is closed with a capture of the directory that it was captured in."""
     linked = tmp_path / "linked"
     git(work, "worktree", "add", "-q", "-b", "side", str(linked))
     killed = killed_in_a_command("gemini-cli", linked)
@@ -273,7 +273,7 @@ def test_a_turn_that_goes_on_after_all_has_its_own_end(work: Path) -> None:
 
 
 def test_a_turn_whose_end_was_told_is_not_closed_again(work: Path) -> None:
-    """P3: where the look at a turn's end failed, the turn stays among those under way; it has one end."""
+    """P3: where the capture of a turn's end failed, the turn stays among those under way; it has one end."""
     client = Client("codex", work)
     client.start()
     client.prompt("Go")
@@ -348,7 +348,7 @@ def test_a_person_at_work_after_the_kill_is_not_the_agent(work: Path) -> None:
 
 
 def test_what_others_did_since_is_not_taken_for_the_dead_turn(work: Path, locus: Locus) -> None:
-    """P1: where others changed files after the dead turn's last look, no path of its end is exact."""
+    """P1: where others changed files after the dead turn's last capture, no path of its end is exact."""
     killed = Client("claude-code", work)
     killed.start()
     killed.prompt("Go")
@@ -388,7 +388,7 @@ def test_a_later_turn_of_its_own_session_is_another_turn_too(work: Path, locus: 
 
 def test_a_turn_whose_prompt_was_not_heard_is_closed_too(work: Path, locus: Locus) -> None:
     """P1, P7: where the hook of the prompt was killed, the turn is known from its first tool call on, and its
-    death is told like any other's."""
+    death is reported like any other's."""
     killed = Client("claude-code", work)
     killed.start()
     killed.turn = "a-turn"
@@ -454,7 +454,7 @@ def test_who_is_heard_of_is_not_dead(work: Path) -> None:
 
 
 def test_a_session_that_ended_is_not_interrupted(work: Path) -> None:
-    """P3: where the look at a session's end failed, its turn is closed later, and it keeps its own end."""
+    """P3: where the capture of a session's end failed, its turn is closed later, and it keeps its own end."""
     client = Client("codex", work)
     client.start()
     client.prompt("Go")
@@ -502,8 +502,8 @@ def test_a_turn_whose_last_tree_is_lost_is_not_called_exact(work: Path) -> None:
 def test_a_prompt_without_time_to_look_closes_the_turn_before_it(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P1: where the look at a prompt is not finished in time, the turn that its session left has its end all
-    the same, and says that no path of it is certain; the change is told by the next look."""
+    """P1: where the capture of a prompt is not finished in time, the turn that its session left has its end
+    all the same, and says that no path of it is certain; the change is reported by the next capture."""
     client = Client("claude-code", work)
     client.turn = "first"
     client.say("prompt", prompt="Go")

@@ -113,7 +113,8 @@ def test_hooks_that_record(project: Path, locus: Locus) -> None:
 
 
 def test_durations_and_captures(project: Path, locus: Locus) -> None:
-    """P4: durations are those that hook calls measured, each call once; captures that were left are told."""
+    """P4: durations are those that hook calls measured, each call once; captures that were left are
+    reported."""
     calls = [{"event_type": "action", "payload": {"hook_us": ms * 1000}} for ms in range(1, 101)]
     same_call = {"hook_us": 100_000, "capture": {"state": "busy"}}
     append(project, *calls, {"event_type": "file", "path": "a", "payload": same_call})
@@ -173,7 +174,7 @@ def test_a_foreign_line_is_not_run(project: Path, locus: Locus, tmp_path: Path) 
 
 
 def test_hooks_in_two_files(project: Path, locus: Locus) -> None:
-    """Hooks that start twice for each event are told, with the command that takes one of them out; a line
+    """Hooks that start twice for each event are reported, with the command that takes one of them out; a line
     that does nothing is named by its file, and is no problem where another one records."""
     assert "starts 2" not in texts(asked(locus)[1], "claude-code")
     assert locus("hooks", "install", "--project", "--agent", "claude-code").code == 0
@@ -213,7 +214,7 @@ def test_a_store_that_lost_its_first_file(project: Path, locus: Locus) -> None:
 def test_a_wrong_name_of_a_store(
     project: Path, locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store that LOCUS_DIR names and that is not there is told with the name that is wrong."""
+    """A store that LOCUS_DIR names and that is not there is reported with the name that is wrong."""
     monkeypatch.setenv("LOCUS_DIR", str(tmp_path / "nowhere"))
     code, found = asked(locus)
     assert code == 1 and f"LOCUS_DIR names {tmp_path / 'nowhere'}" in texts(found, "store")
@@ -264,7 +265,8 @@ def test_settings_that_stop_hooks(project: Path, locus: Locus) -> None:
 
 
 def test_codex_must_trust(project: Path, locus: Locus, tmp_path: Path) -> None:
-    """What Codex leaves out without a word is told: hooks that are not trusted, and hooks that are off."""
+    """What Codex leaves out without a word is reported: hooks that are not trusted, and hooks that are
+    off."""
     assert locus("hooks", "install", "--agent", "codex").code == 0
     code, found = asked(locus)
     assert code == 0 and "/hooks" in texts(found, "codex")
@@ -285,7 +287,7 @@ def test_codex_must_trust(project: Path, locus: Locus, tmp_path: Path) -> None:
 
 
 def test_failures_of_hooks_are_told(project: Path, locus: Locus) -> None:
-    """P4: what a hook could not do stands in a file that the doctor reads: a problem while it is fresh."""
+    """P4: what a hook could not do is in a file that the doctor reads: a problem while it is fresh."""
     notes = project / ".locus/tmp/hook-errors.log"
     now = int(time.time())
     notes.write_text(f"{now - 7200} Corruption: bad\nno time at all\n{now - 120} TimeoutError: late\n")
@@ -314,7 +316,7 @@ def test_skipped_paths_are_told(project: Path, locus: Locus) -> None:
 
 
 def test_sessions_without_an_end_and_odd_clocks(project: Path, locus: Locus) -> None:
-    """A session that nobody ended shows after a day; times that run backwards or ahead are told."""
+    """A session that nobody ended shows after a day; times that run backwards or ahead are reported."""
     now_us = time.time_ns() // 1000
     day_us = 86_400_000_000
     append(project, {"event_type": "session", "operation": "start", "recorded_at": now_us - 2 * day_us,
@@ -363,7 +365,7 @@ def test_damage_and_unfinished_restores(project: Path, locus: Locus) -> None:
 
 
 def test_room_on_the_disk(project: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that fills up is told before it is full."""
+    """A disk that fills up is reported before it is full."""
     free = os.statvfs(project).f_bavail * os.statvfs(project).f_frsize
     monkeypatch.setattr(health_store, "_DISK_LOW_BYTES", free * 2)
     assert levels(asked(locus)[1], "disk") == ["note"]

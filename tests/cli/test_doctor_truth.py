@@ -100,7 +100,7 @@ def test_where_other_hooks_serve_it_is_a_note(project: Path, locus: Locus) -> No
 
 
 def test_what_is_elsewhere_is_no_problem_here(project: Path, locus: Locus, tmp_path: Path) -> None:
-    """A receipt of a directory that was removed, and hooks that were uninstalled, are told nowhere."""
+    """A receipt of a directory that was removed, and hooks that were uninstalled, are reported nowhere."""
     (tmp_path / "other").mkdir()
     assert locus_process("hooks", "install", "--agent", "codex", cwd=tmp_path / "other").code == 0
     (tmp_path / "other/.codex/hooks.json").unlink()
@@ -113,7 +113,7 @@ def test_what_is_elsewhere_is_no_problem_here(project: Path, locus: Locus, tmp_p
 
 
 def test_hooks_that_git_could_take_away(project: Path, locus: Locus) -> None:
-    """P8: hooks whose line in git's list is gone, or that git tracks, are told; each command ends it."""
+    """P8: hooks whose line in git's list is gone, or that git tracks, are reported; each command ends it."""
     (project / ".git/info/exclude").write_text("")
     code, found = asked(locus)
     assert code == 0 and "a checkout or stash may take it away" in texts(found, "claude-code")

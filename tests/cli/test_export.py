@@ -80,7 +80,7 @@ def test_records_go_on_where_they_ended(copied: Recorded, locus: Locus, tmp_path
 
 
 def test_parquet_files(recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
-    """P8: a directory of Parquet files, and a refusal where something stands."""
+    """P8: a directory of Parquet files, and a refusal where something exists."""
     ended = locus("export", "parquet", "--to", tmp_path / "out", "--json")
     rows = json.loads(ended.out)["export"]["rows"]
 

@@ -1,4 +1,4 @@
-"""`locus export locusgraph --server`: the options, what is said, exit codes, signals."""
+"""`locus export locusgraph --server`: the options, what is stated, exit codes, signals."""
 
 import json
 import os
@@ -55,7 +55,8 @@ def to(server: Server, *more: object) -> list[object]:
 
 
 def test_sending_and_asking_how_far_it_is(locus: Locus) -> None:
-    """S1-51, P8: what was sent and answered is said on stderr; `--status` has the position and what to do."""
+    """S1-51, P8: what was sent and answered is stated on stderr; `--status` has the position and what to
+    do."""
     with Server(Graph()) as server:
         planned = locus(*to(server, "--dry-run", "--batch", 5))
         sent = locus(*to(server, "--batch", 5))
@@ -78,7 +79,7 @@ def test_sending_and_asking_how_far_it_is(locus: Locus) -> None:
 
 
 def test_what_was_refused_is_told(locus: Locus) -> None:
-    """P7, P8: refused records end in exit code 4, stand in `--status`, and `--retry-failed` sends them."""
+    """P7, P8: refused records end in exit code 4, are in `--status`, and `--retry-failed` sends them."""
     with Server(Graph()) as server:
         server.graph.refuse = lambda item: "no llm here" if item["context_id"].startswith("llm") else None
         sent = locus(*to(server))

@@ -134,7 +134,7 @@ def test_what_fails_for_the_moment_is_tried_by_the_next_export(locus: Locus, sto
 
 
 def test_what_needs_a_person_is_listed_by_name(locus: Locus) -> None:
-    """P7: a permanent refusal is told by its context, and is not tried again by itself."""
+    """P7: a permanent refusal is reported by its context, and is not tried again by itself."""
     with Server(Graph()) as server:
         server.graph.refuse = lambda item: "not admitted" if item["context_id"].startswith("llm:") else None
         first = locus(*to(server))
@@ -167,7 +167,7 @@ def test_a_pause_is_kept(store: Store) -> None:
 
 
 def test_trouble_is_told_at_once_and_nothing_is_called_sent(tmp_path: Path, store: Store) -> None:
-    """P7, P8: the first fault of a call is told at once, and kept; what was not taken is not sent."""
+    """P7, P8: the first fault of a call is reported at once, and kept; what was not taken is not sent."""
     with Server(Graph(), [its.status(500)] * 1_000) as server:
         command = [sys.executable, "-m", "locus_cli", "--store", store.layout.root, *to(server)]
         process = subprocess.Popen(
@@ -201,7 +201,7 @@ def test_sessions_that_are_left_out_are_named(locus: Locus, store: Store, tmp_pa
 
 
 def test_how_far_it_is(locus: Locus, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P8: while it sends, the records done of all are told, with the rate and the time left."""
+    """P8: while it sends, the records done of all are reported, with the rate and the time left."""
     from locus_cli import progress
 
     seen: list[tuple[int, int]] = []

@@ -33,8 +33,8 @@ def say_with_few(agent: Agent, name: str, count: int, **fields: object) -> None:
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first look", "later look"])
 def test_a_prompt_with_few_descriptors_is_recorded_and_under_way(is_first: bool, tmp_path: Path) -> None:
-    """P1, P4, I35: where the look fails for want of descriptors the prompt is appended without it, its look
-    is told as failed, and the turn is noted as under way, so that somebody closes it."""
+    """P1, P4, I35: where the capture fails for want of descriptors the prompt is appended without it, its
+    capture is reported as failed, and the turn is noted as under way, so that somebody closes it."""
     work = project(tmp_path)
     for number in range(100):
         (work / f"{number}.txt").write_text("x" * number)

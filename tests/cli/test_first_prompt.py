@@ -72,7 +72,7 @@ def test_the_first_prompt_defers_what_git_holds_and_all_of_it_is_stored(work: Pa
 def test_what_git_held_at_a_prompt_is_replayed_from_git_and_named_when_git_holds_it_no_more(
     work: Path, tmp_path: Path, nobody_stores: None
 ) -> None:
-    """P1: the turn's start is exact from git's objects, packed or not, whatever stands in the directory now.
+    """P1: the turn's start is exact from git's objects, packed or not, whatever is in the directory now.
     Objects that were pruned are named, and the exit code is 4."""
     before = here(work)
     assert first_look(work)["in_git"] == 7

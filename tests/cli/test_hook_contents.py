@@ -68,8 +68,8 @@ def action_of(tool_use_id: str) -> str:
 
 
 def test_an_edit_beside_large_files_is_told_in_its_turn_with_its_cause(work: Path) -> None:
-    """P1: six large new files; the edit and each file are told at once, and all looks are exact when the
-    process that the hooks started has ended."""
+    """P1: six large new files; the edit and each file are reported at once, and all captures are exact when
+    the process that the hooks started has ended."""
     agent = Agent(work)
     agent.start()
     agent.prompt("Make the data")
@@ -223,7 +223,7 @@ def test_an_open_list_without_a_process_gets_one_and_with_one_gets_none(work: Pa
 
 
 def test_a_process_that_cannot_be_started_costs_no_event(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P4: the event is told, and the list stays open."""
+    """P4: the event is reported, and the list stays open."""
     begun(work)
     (work / "big").write_bytes(b"x" * LARGE)
 
@@ -238,7 +238,7 @@ def test_a_process_that_cannot_be_started_costs_no_event(work: Path, monkeypatch
 
 
 def test_a_lost_note_of_an_open_list_is_written_again(work: Path) -> None:
-    """I22: what is in `live/` may be deleted; the next look whose tree names the list opens it again."""
+    """I22: what is in `live/` may be deleted; the next capture whose tree names the list opens it again."""
     begun(work)
     (work / "big").write_bytes(b"x" * LARGE)
     after_a_tool(work)

@@ -33,7 +33,7 @@ def maintain(root: Path) -> None:
 
 
 def changes_in(told: Any) -> Iterator[tuple[Any, ...]]:
-    """Path and lines of each change, wherever it stands in a document."""
+    """Path and lines of each change, wherever it is in a document."""
     if isinstance(told, dict):
         if told.get("event_type") == "file":
             yield told["path"], told.get("lines_added"), told.get("lines_removed")

@@ -236,7 +236,7 @@ def test_what_a_killed_agent_changed_is_found(work: Path, tmp_path: Path) -> Non
 
 def test_a_turn_without_an_end_is_ended_with_its_session(work: Path, tmp_path: Path) -> None:
     """P1: after an error of the model no Stop comes; the end of the session ends the turn too, and what
-    changed since the turn's last look is named."""
+    changed since the turn's last capture is named."""
     agent = Codex(work)
     agent.start()
     turn = agent.prompt("Try")
@@ -391,7 +391,7 @@ def test_notes_between_calls_may_be_deleted(work: Path, tmp_path: Path) -> None:
 
 
 def test_large_texts_and_images_are_moved_to_blobs(work: Path) -> None:
-    """S1-39, P5: what is long or an image stands in the blob store, and the event refers to it by hash."""
+    """S1-39, P5: what is long or an image is in the blob store, and the event refers to it by hash."""
     image = os.urandom(40_000)
     long = "line of output\n" * 4_000
     agent = Agent(work)
@@ -530,7 +530,8 @@ def test_odd_input_is_recorded_and_does_no_harm(said: bytes, agent: str, work: P
 
 
 def test_a_huge_input_still_finds_the_change(work: Path) -> None:
-    """P4: of an input of 50 MB the ends are read; the event is placed and what the tool changed is told."""
+    """P4: of an input of 50 MB the ends are read; the event is placed and what the tool changed is
+    reported."""
     agent = Agent(work)
     agent.prompt("Go")
     (work / "made.txt").write_text("1")

@@ -81,7 +81,7 @@ def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
 
 def test_a_turn_ends_with_its_snapshot_and_is_listed_by_time(tmp_path: Path) -> None:
     """S0-18, S1-12, S1-37: the snapshot of its end is the last that a failed turn makes itself, a model
-    call that is told later changes no number, what is listed is in order of time, and on the wire
+    call that is reported later changes no number, what is listed is in order of time, and on the wire
     are the snapshots of its start and end alone."""
     work = project(tmp_path)
     agent = Agent(work)

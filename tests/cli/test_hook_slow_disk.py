@@ -134,7 +134,7 @@ def test_a_tool_is_known_to_have_begun_before_its_event_is_durable(disk: SlowDis
 
 def test_a_change_is_told_once_its_contents_are_durable(disk: SlowDisk, tmp_path: Path) -> None:
     """P4, I24: what a tool changed is looked at while the agent waits, and told by the child once its pack is
-    durable, as it was at that look; a look in between is left to the next."""
+    durable, as it was at that capture; a capture in between is left to the next."""
     (disk.work / "made.txt").write_text("one")
     done = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": {}}
     known = len(events(disk.work))

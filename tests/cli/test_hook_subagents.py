@@ -125,7 +125,7 @@ def test_a_true_session_whose_subagents_end_late(tmp_path: Path) -> None:
 
 def late(tmp_path: Path) -> Path:
     """The captured session, with the second prompt right after the first one's Stop: from there on its id
-    stands on the subagents' calls."""
+    rests on the subagents' calls."""
     head, *lines = [json.loads(line) for line in AGENTS.read_text().splitlines()]
     names = [one["call"]["hook_event_name"] for one in lines]
     prompt = [n for n, name in enumerate(names) if name == "UserPromptSubmit"][1]

@@ -71,7 +71,7 @@ def imported(work: Path, agent: str, *paths: Path) -> int:
 
 
 def test_a_live_turn_shows_the_words_between_the_calls(work: Path, locus: Locus) -> None:
-    """What the agent wrote stands where it wrote it, after its end by hooks alone: each text once, the last
+    """What the agent wrote is where it wrote it, after its end by hooks alone: each text once, the last
     one not again as the outcome."""
     agent = Claude(work)
     agent.start()

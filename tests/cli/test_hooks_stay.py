@@ -45,7 +45,7 @@ def excluded(project: Path) -> Path:
 
 
 def call(project: Path, agent: str) -> None:
-    """One silent hook call by the line that stands in the agent's file, as the agent starts it."""
+    """One silent hook call by the line that is in the agent's file, as the agent starts it."""
     path = install.settings_path(agent, install.LOCAL, str(project), Homes.of(os.environ))
     (line,) = install.registered_in(REAL, agent, install.LOCAL, path).lines
     data = json.dumps({"hook_event_name": "Seen", "session_id": agent, "cwd": str(project)}).encode()
@@ -66,7 +66,7 @@ def test_git_takes_no_hooks_away(
     commands: list[str], project: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P4: after a commit of everything and a checkout, a stash or a clean, every agent's line still records,
-    also where the stub stands in the working tree, and the servers of tools are still there."""
+    also where the stub is in the working tree, and the servers of tools are still there."""
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)  # a Python without a virtual environment
     monkeypatch.setenv("XDG_DATA_HOME", str(project.parent / "own"))
     assert locus("hooks", "install", "--agent", "all").code == 0
@@ -171,7 +171,7 @@ def test_a_file_that_git_tracks_is_told(project: Path, locus: Locus) -> None:
 
 
 def test_a_rule_that_brings_a_file_back_is_named(project: Path, locus: Locus) -> None:
-    """P8: a `.gitignore` comes before git's list, so a `!` in it is told with the file it stands in."""
+    """P8: a `.gitignore` comes before git's list, so a `!` in it is told with the file it is in."""
     (project / ".gitignore").write_text("!.claude/*\n")
     done = locus("hooks", "install", "--agent", "claude-code")
     assert done.code == 0 and ".gitignore has the rule !.claude/*" in done.err
@@ -179,7 +179,7 @@ def test_a_rule_that_brings_a_file_back_is_named(project: Path, locus: Locus) ->
 
 @pytest.mark.parametrize("odd", ["link", "directory", "read-only"])
 def test_a_list_that_cannot_be_written_is_told(odd: str, project: Path, locus: Locus, tmp_path: Path) -> None:
-    """P8: hooks are installed all the same; what is odd is said with the line to add, and left as it is."""
+    """P8: hooks are installed all the same; what is odd is stated with the line to add, and left as it is."""
     path = excluded(project)
     path.unlink()
     if odd == "link":

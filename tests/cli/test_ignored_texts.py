@@ -108,7 +108,7 @@ def test_what_git_tracks_and_common_words_are_told(work: Path) -> None:
 
 
 def test_a_damaged_note_of_kept_files_stops_nobody(work: Path) -> None:
-    """I22: what it says is derived; the next look writes it again."""
+    """I22: what it says is derived; the next capture writes it again."""
     agent = Agent(work)
     agent.prompt("Look around")
     (path,) = (work / ".locus/live").glob("*.kept")

@@ -203,7 +203,7 @@ def test_a_content_is_withheld_unless_git_tracks_the_same(work: Path) -> None:
 def test_what_git_tracks_is_not_withheld_where_git_holds_it(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P5: a first look reads no content that git holds; a copy of such a file is not withheld."""
+    """P5: a first capture reads no content that git holds; a copy of such a file is not withheld."""
     monkeypatch.setattr(git_held, "READ_FILES_MAX", 0)
     (work / ".env.example").write_text("shared\n")
     (work / ".env").write_text("shared\n")
@@ -233,7 +233,7 @@ def test_what_an_edit_found_is_not_withheld_where_git_tracks_the_same(work: Path
 
 
 def test_what_an_edit_found_in_an_ignored_file_is_withheld(work: Path) -> None:
-    """P5: the agent's own text of `.env`, which no look saw, is stored for replay and withheld."""
+    """P5: the agent's own text of `.env`, which no capture saw, is stored for replay and withheld."""
     agent = Agent(work)
     agent.prompt("Edit it")
     (work / ".env").write_text("COLOUR=unseen\n")
@@ -244,7 +244,7 @@ def test_what_an_edit_found_in_an_ignored_file_is_withheld(work: Path) -> None:
 
 
 def test_a_tracked_file_of_such_a_name_is_recorded_in_full(work: Path) -> None:
-    """What git tracks, or does not ignore, is told as ever; so is what a text only mentions."""
+    """What git tracks, or does not ignore, is reported as ever; so is what a text only mentions."""
     (work / ".env.example").write_text("A=1\n")
     git(work, "add", ".env.example")
     agent = Agent(work)
@@ -406,7 +406,7 @@ def rows_of(path: Path) -> list[str]:
 
 
 def test_a_database_comes_back_with_its_journal(work: Path) -> None:
-    """P1, P4: rows that stand in `-wal` alone are restored, and never while a process has it open."""
+    """P1, P4: rows that are in `-wal` alone are restored, and never while a process has it open."""
     connection = database(work / "app.db")
     connection.execute("pragma journal_mode=wal")
     connection.execute("pragma wal_autocheckpoint=0")
@@ -459,7 +459,7 @@ def test_a_database_that_a_hook_defers_is_withheld_when_it_is_stored(work: Path)
 
 @pytest.mark.parametrize("commits", [False, True])
 def test_a_deferred_database_that_git_tracks_elsewhere_is_not_withheld(work: Path, commits: bool) -> None:
-    """P5: the same content stands under a tracked path."""
+    """P5: the same content is under a tracked path."""
     begun(work)
     content = b"".join(b"row %d\n" % number for number in range(200_000))
     (work / "app.db").write_bytes(content)
@@ -502,7 +502,7 @@ def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> Non
 def test_a_transcript_shows_no_value_of_a_kept_file(work: Path) -> None:
     """P5: what a command of a transcript shows without naming such a file is found by the values in it."""
     (work / ".env").write_text(SETTINGS)
-    after_a_tool(work)  # whose look keeps the file
+    after_a_tool(work)  # whose capture keeps the file
     teller = Teller(cwd=str(work))
     lines = [
         teller.user("go", promptId="p"),

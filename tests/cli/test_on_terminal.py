@@ -115,7 +115,7 @@ def test_what_may_be_long_goes_through_the_pager(work: Path, command: str, tmp_p
 
 
 def test_a_removed_line_that_looks_like_a_head_is_red() -> None:
-    """Only what stands before the first hunk of a file is its head."""
+    """Only what comes before the first hunk of a file is its head."""
     texts = ["diff --git a/q b/q", "--- a/q", "@@ -1 +0,0 @@", "--- a comment in SQL"]
 
     assert [style for ((style, _),) in patch_lines(texts)] == ["prompt", "prompt", "hunk", "removed"]
@@ -140,7 +140,7 @@ def test_a_removed_line_that_looks_like_a_head_is_red() -> None:
     ],
 )
 def test_recent_times_are_ages_on_a_terminal(work: Path, command: str, tmp_path: Path) -> None:
-    """P8: what just happened is said so to a person; a pipe has the time in UTC."""
+    """P8: what just happened is stated so to a person; a pipe has the time in UTC."""
     words = command.split()
     if words[0] == "recover":  # it writes
         work = shutil.copytree(work, tmp_path / "own", symlinks=True)

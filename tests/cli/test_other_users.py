@@ -23,7 +23,7 @@ NOBODY = 65534
 
 
 def as_nobody() -> list[str]:
-    """Words before a command that run it as another user, who may read everything: the interpreter may stand
+    """Words before a command that run it as another user, who may read everything: the interpreter may be
     in a directory of root's."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root, with setpriv, can become another user")
@@ -110,7 +110,7 @@ def test_a_store_without_the_right_to_write(tmp_path: Path) -> None:
 
 def test_a_permission_that_goes_while_hooks_run(tmp_path: Path) -> None:
     """P1, P4, I1, I24: a store that is closed at any moment of a hook disturbs no agent and stays sound; each
-    change is told once, at the latest when the right is back."""
+    change is reported once, at the latest when the right is back."""
     work = project(tmp_path)
     agent = Agent(work)
     agent.prompt("Go")

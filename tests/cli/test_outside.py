@@ -179,7 +179,7 @@ def test_no_restore_replay_or_diff_touches_what_lies_outside(
         left = {str(one.relative_to(into)) for one in into.rglob("*")}
         assert left and not any("push.go" in one or "new.go" in one or "root:" in one for one in left)
         plan = locus("restore", turn, "--at", moment, "--dry-run", "--json")
-        assert plan.code in (0, 4), plan.err  # what was told after the last look is in doubt
+        assert plan.code in (0, 4), plan.err  # what was reported after the last capture is in doubt
         assert "steps" in plan.text and not any(name in plan.text for name in ("root:", "push.go", "new.go"))
     refused = locus("restore", turn, added[0][0])
     assert refused.code == 1 and "outside of the repository" in refused.err
@@ -205,7 +205,7 @@ def goes_on(path: Path, cwd: str, calls: list[tuple[str, dict[str, Any], str, An
 
 
 def test_a_turn_with_nothing_but_outside_edits_has_an_empty_difference(work: Path, locus: Locus) -> None:
-    """P1: the files that its tools told of lie elsewhere, which is said; no tree holds them."""
+    """P1: the files that its tools reported lie elsewhere, which is stated; no tree holds them."""
     file = work.parent / "sync" / "push.go"
     assert locus("import", "claude-code", transcript(work, write_of(file, AFTER, BEFORE))).code == 0
     shown = locus("diff", "last", "--json")

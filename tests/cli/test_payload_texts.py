@@ -48,7 +48,7 @@ def log_bytes(work: Path) -> bytes:
 
 
 def test_what_a_tool_writes_and_reads_is_a_reference(work: Path) -> None:
-    """S1-39: the text that a tool writes into a file, and that of a file it shows, stand in no event, however
+    """S1-39: the text that a tool writes into a file, and that of a file it shows, are in no event, however
     short; what is no file's text stays."""
     agent = Agent(work)
     agent.prompt("Write it")

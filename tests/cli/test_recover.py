@@ -75,7 +75,7 @@ def test_what_a_restore_replaced_can_be_found_too(work: Path, locus: Locus) -> N
 
 
 def test_nothing_is_found_by_a_wrong_name_but_its_like(work: Path, locus: Locus) -> None:
-    """A name in another directory is said; without a choice nothing is written."""
+    """A name in another directory is stated; without a choice nothing is written."""
     ended = locus("recover", "notes.md")
     assert ended.code == 1 and "docs/notes.md" in ended.err
     assert locus("recover", "docs/notes.md").code == 0 and not (work / "docs").exists()

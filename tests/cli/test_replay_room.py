@@ -120,7 +120,7 @@ def test_a_killed_replay_stops_writing(tmp_path: Path) -> None:
 def test_a_restore_needs_room_in_the_store_for_what_it_replaces(
     copied: Recorded, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4: what it saves before it begins is written to the store, which may stand on another disk."""
+    """P4: what it saves before it begins is written to the store, which may be on another disk."""
     (copied.root / "src/app.py").write_bytes(os.urandom(5000))
     device = os.stat(copied.root).st_dev
     leave(monkeypatch, lambda path: 4000 if ".locus" in path else 1 << 30)

@@ -183,7 +183,7 @@ def test_a_detached_head_is_no_line(locus: Locus, project: Path) -> None:
 def test_a_line_whose_commits_are_gone_is_known_from_the_log(
     locus: Locus, project: Path, tmp_path: Path
 ) -> None:
-    """A fresh clone has no dropped commits: what the branch led to stands in the log."""
+    """A fresh clone has no dropped commits: what the branch led to is in the log."""
     locus("import", "git")
     git(project, "reset", "-q", "--hard", "HEAD~2")
     commit(project, "new")

@@ -34,7 +34,7 @@ def listed(locus: Locus, *options: str) -> list[dict[str, object]]:
 
 
 def test_a_session_begins_and_ends(empty: Path, locus: Locus) -> None:
-    """S1-18, S1-49, P7, P8: its context id is the output; what happened and is known is said beside it."""
+    """S1-18, S1-49, P7, P8: its context id is the output; what happened and is known is stated beside it."""
     started = locus("session", "start", "Fix the JWT refresh bug")
     sid = session_id(started)
     ended = locus("session", "end", "--summary", "Repaired")

@@ -1,4 +1,4 @@
-"""`locus show` as a page: what stands on it, in which colours, and through which pager."""
+"""`locus show` as a page: what is on it, in which colours, and through which pager."""
 
 import os
 import subprocess

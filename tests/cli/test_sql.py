@@ -45,7 +45,7 @@ def test_a_question_loads_what_it_needs(recorded: Recorded) -> None:
 def test_a_question_comes_from_an_argument_a_file_or_stdin(
     recorded: Recorded, locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S1-56: the same answer wherever the question stands; none, or two, is a usage error."""
+    """S1-56: the same answer wherever the question is given; none, or two, is a usage error."""
     (tmp_path / "q.sql").write_text(f"-- a comment\n{ASK};\n")
     answer = locus("sql", ASK, "--json").out
     from_file = locus("sql", "-f", tmp_path / "q.sql", "--json").out
@@ -277,7 +277,7 @@ def test_a_store_that_is_used_is_noted(locus: Locus, tmp_path: Path) -> None:
 
 
 def test_a_list_of_stores_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
-    """Whatever stands in the list, or keeps it from being written, fails nothing."""
+    """Whatever is in the list, or keeps it from being written, fails nothing."""
     (tmp_path / "locus").mkdir()
     (tmp_path / "locus/stores").write_bytes(b'/a\n"broken\n/a\n"\\303\\050"\n/cut')
     environ = {"XDG_DATA_HOME": str(tmp_path)}
@@ -310,7 +310,7 @@ def test_a_wrong_place_is_one_in_the_question(
     front: str, question: str, stores: int, recorded: Recorded, locus: Locus
 ) -> None:
     """Where DuckDB finds a fault while it parses, binds or runs, it is named by line and column of what was
-    asked, whatever stands in front and whatever is put around it; MCP and Python are told the same line."""
+    asked, whatever is in front and whatever is put around it; MCP and Python are told the same line."""
     text = front + question
     wrong = next(one for one in (_WRONG, "no_such_column", "where where") if one in text)
     at = text.index(wrong) + (len("where ") if wrong == "where where" else 0)

@@ -23,7 +23,7 @@ MODEL = "claude-sonnet-4-5"
 
 
 def shown(said: Any, cwd: Path, **environment: str) -> str:
-    """The line, from the command as agents start it; it is one, and nothing else is said."""
+    """The line, from the command as agents start it; it is one, and nothing else is stated."""
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
     done = subprocess.run(
         [sys.executable, "-m", "locus_cli", "statusline"],
@@ -53,7 +53,7 @@ def said_by(agent: Agent, **fields: Any) -> dict[str, Any]:
 
 
 def test_the_line_follows_the_session(work: Path, tmp_path: Path) -> None:
-    """P7: a session is not recorded until a hook told of it, then in a turn, then between turns."""
+    """P7: a session is not recorded until a hook reported it, then in a turn, then between turns."""
     agent = Agent(work, environ={"CLAUDE_PID": str(os.getpid())})
     unknown = "session – · today –"
     assert shown(said_by(agent), tmp_path) == f"locus: not recorded · {unknown}"
@@ -110,7 +110,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_gives_a_line_and_exit_code_0(name: str, work: Path) -> None:
-    """P4: whatever stands on stdin, and whatever became of the files that the line is read from."""
+    """P4: whatever is on stdin, and whatever became of the files that the line is read from."""
     assert shown(GARBAGE[name], work).startswith("locus: not recorded")
     live = work / ".locus/live"
     live.mkdir(exist_ok=True)

@@ -408,7 +408,7 @@ def test_a_store_moved_to_a_shared_file_system_is_read_and_not_written(
 
 
 class Backwards(FileSystem):
-    """A wall clock that jumps an hour back at every look."""
+    """A wall clock that jumps an hour back each time it is read."""
 
     def __init__(self) -> None:
         self.now_ns = 1_800_000_000_000_000_000
@@ -515,7 +515,7 @@ def test_a_name_that_is_too_long_is_told(command: str, recorded: Recorded, locus
 
 
 def test_errors_say_where_and_what_next(tmp_path: Path) -> None:
-    """P7: what the machine refuses is told with the path, the reason and the way out."""
+    """P7: what the machine refuses is reported with the path, the reason and the way out."""
     from eventlog.base.fs import store_error
 
     full = store_error(OSError(28, "No space left on device", str(tmp_path)), "elsewhere", "do this")

@@ -1,5 +1,5 @@
-"""The end of a turn is that of its last look, or what may differ is named: calls after it, ends that only the
-session's end tells, looks that fail (P1)."""
+"""The end of a turn is that of its last capture, or what may differ is named: calls after it, ends that only
+the session's end tells, captures that fail (P1)."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def clients(work: Path) -> Iterator[Any]:
 
 @contextmanager
 def contents_refused(work: Path) -> Iterator[None]:
-    """Meanwhile no content can be stored, so that each look fails."""
+    """Meanwhile no content can be stored, so that each capture fails."""
     packs = work / ".locus/snapshots/packs"
     aside = packs.with_name("away")
     packs.rename(aside)
@@ -95,7 +95,7 @@ def test_a_tool_that_begins_after_the_end_of_its_turn_resumes_it(name: str, work
 
 @pytest.mark.parametrize("is_whole", (True, False))
 def test_a_turn_that_dies_after_it_was_resumed_is_closed(is_whole: bool, work: Path, clients: Any) -> None:
-    """P1: a killed agent's turn is closed, also where it had ended before, whether or not that look was
+    """P1: a killed agent's turn is closed, also where it had ended before, whether or not that capture was
     whole; what the last call left is named."""
     client = clients("claude-code")
     client.prompt()
@@ -141,8 +141,8 @@ def test_a_turn_that_was_closed_and_went_on_is_closed_again(name: str, work: Pat
 
 
 def test_a_look_after_the_end_tells_what_stands_there(work: Path, clients: Any) -> None:
-    """P1: a late call's look finds what others changed since the end of its turn, though they told it: the
-    tree is in the log, so the turn ends as that look saw it."""
+    """P1: a late call's capture finds what others changed since the end of its turn, though they told it: the
+    tree is in the log, so the turn ends as that capture saw it."""
     client, other = clients("codex"), clients("claude-code")
     client.prompt()
     call = client.begin("make a.txt")
@@ -159,7 +159,7 @@ def test_a_look_after_the_end_tells_what_stands_there(work: Path, clients: Any) 
 
 
 def test_a_look_after_the_end_that_fails_is_said(work: Path, clients: Any) -> None:
-    """P1: where the look after a late call fails, the turn does not end as its Stop saw it."""
+    """P1: where the capture after a late call fails, the turn does not end as its Stop saw it."""
     client = clients("codex")
     client.prompt()
     call = client.begin("make a.txt")
@@ -170,12 +170,12 @@ def test_a_look_after_the_end_that_fails_is_said(work: Path, clients: Any) -> No
     assert end_of(work, client) == ("failed", ["."])
 
 
-# -- ends that nobody told -------------------------------------------------------------------------
+# -- ends that nobody reported -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_the_end_of_a_session_is_not_the_end_of_its_turn(name: str, work: Path, clients: Any) -> None:
-    """P1: a turn without a Stop ended at some time before its session: what changed since its last look is
+    """P1: a turn without a Stop ended at some time before its session: what changed since its last capture is
     named, and nothing else."""
     client = clients(name)
     client.prompt()
@@ -192,7 +192,7 @@ def test_the_end_of_a_session_is_not_the_end_of_its_turn(name: str, work: Path, 
 
 
 def test_others_at_work_before_the_end_of_a_session_are_said(work: Path, clients: Any) -> None:
-    """P1: where another session's look has found changes since the turn's last, no path of it is known."""
+    """P1: where another session's capture has found changes since the turn's last, no path of it is known."""
     client, other = clients("claude-code"), clients("codex")
     client.prompt()
     client.shell("a.txt")
@@ -220,8 +220,8 @@ def test_a_look_at_the_start_of_a_session_is_none_of_its_turn(work: Path, client
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_turn_whose_first_look_failed_is_under_way(name: str, work: Path, clients: Any) -> None:
-    """P1, P7: a prompt whose look fails has begun a turn all the same: it runs, and when its agent is killed
-    while idle, the next session closes it."""
+    """P1, P7: a prompt whose capture fails has begun a turn all the same: it runs, and when its agent is
+    killed while idle, the next session closes it."""
     client = clients(name)
     (work / "x.txt").write_text("x")
     with contents_refused(work):
@@ -238,8 +238,8 @@ def test_a_turn_whose_first_look_failed_is_under_way(name: str, work: Path, clie
 def test_a_turn_without_any_tree_says_how_it_is(
     work: Path, clients: Any, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P1: a turn that runs, and in which no look was finished, is answered like all else that is not known:
-    its state, why, what to do, and exit code 4."""
+    """P1: a turn that runs, and in which no capture was finished, is answered like all else that is not
+    known: its state, why, what to do, and exit code 4."""
     clients("codex").kill()  # so that the directory was looked at
     client = clients("claude-code")
     client.turn = "unheard"
@@ -262,7 +262,8 @@ def test_a_turn_without_any_tree_says_how_it_is(
 
 
 def test_the_start_of_a_turn_whose_first_look_failed_is_a_later_one(work: Path, clients: Any) -> None:
-    """P1: the start that no look saw is answered with the first tree of the turn; no path of it is sure."""
+    """P1: the start that no capture saw is answered with the first tree of the turn; no path of it is
+    sure."""
     client = clients("codex")
     (work / "x.txt").write_text("x")
     with contents_refused(work):

@@ -413,7 +413,7 @@ def test_an_ignored_file_comes_back_and_its_text_is_not_shown(work: Path, locus:
 
 
 def test_the_diff_of_a_plan_is_what_the_undo_changes(work: Path, locus: Locus) -> None:
-    """P5: `--diff` shows the change from what stands there, in a form that git applies, which gives the files
+    """P5: `--diff` shows the change from what is there, in a form that git applies, which gives the files
     that the undo gives; what holds a secret is named and not shown, even where it was written since."""
     bad_turn(work)
     replace(work, "line 8", "mine")
@@ -451,7 +451,7 @@ def test_undo_refuses_elsewhere(work: Path, locus: Locus, monkeypatch: pytest.Mo
 
 
 def test_a_directory_alone_is_a_step(work: Path, locus: Locus) -> None:
-    """P1: The plan, what is said of it and its JSON have the same paths: directories only where nothing in
+    """P1: The plan, what is stated of it and its JSON have the same paths: directories only where nothing in
     them has a step."""
     agent = Agent(work)
     agent.start()

@@ -113,7 +113,7 @@ def test_the_rest_is_told(rotten: Path, sealed: bool) -> None:
 
 
 def test_an_intact_log_has_no_gap(tmp_path: Path) -> None:
-    """Without damage nothing is said, and the key is not there."""
+    """Without damage nothing is stated, and the key is not there."""
     with Store.init(tmp_path / ".locus", force=True) as store:
         store.append([event(0)])
     status = locus(tmp_path, "status", "--json")

@@ -52,7 +52,7 @@ def recorded(work: Path, locus: Locus) -> Path:
 
 
 def holders(root: Path) -> list[str]:
-    """The files below `root` in which the canary stands, as it is or as base64."""
+    """The files below `root` that contain the canary, as it is or as base64."""
     needles = [CANARY.encode(), *(base64.b64encode(b" " * i + CONTENT)[8:40] for i in range(3))]
     return sorted(
         str(path.relative_to(root))
@@ -98,7 +98,7 @@ def test_replay_and_restore_reproduce_it(recorded: Path, locus: Locus, tmp_path:
 
 
 def test_the_canary_is_in_no_event_and_no_export(recorded: Path, tmp_path: Path) -> None:
-    """P5: after an import, a recorded turn and all exports the secret stands in packs of 0600 only."""
+    """P5: after an import, a recorded turn and all exports the secret is in packs of 0600 only."""
     with Store.open(recorded / ".locus") as store:
         turn = Recorder(store, agent="script").start_turn(f"Use {CANARY}")
         turn.action("bash", {"command": f"export TOKEN={CANARY}"}, {"output": f"ok {CANARY}"})
@@ -131,7 +131,7 @@ def test_the_canary_is_in_no_event_and_no_export(recorded: Path, tmp_path: Path)
 
 
 def test_what_is_withheld_is_a_fold_of_the_log(recorded: Path) -> None:
-    """P2, I8: it is said once for a content, by later puts, after sealing, after a put without event."""
+    """P2, I8: it is stated once for a content, by later puts, after sealing, after a put without event."""
     with Store.open(recorded / ".locus") as store, store.blobs.writer() as writer:
         other = to_text(writer.put(b"x" + CONTENT))  # its process dies before it appends
         writer.flush()
@@ -160,7 +160,7 @@ def test_a_broken_setting_is_told_to_people(recorded: Path, locus: Locus) -> Non
 
 
 def test_a_hook_call_lets_no_secret_through(work: Path, locus: Locus) -> None:
-    """P5: after real hook calls of a turn that handles a secret, it stands in packs only, and is withheld."""
+    """P5: after real hook calls of a turn that handles a secret, it is in packs only, and is withheld."""
     assert locus("init").code == 0
     agent = Agent(work)
     agent.start()

@@ -130,7 +130,7 @@ _ENDS = ("tool.execute.after", "tool.error")
 
 
 def _ended_calls(said: list[Json]) -> set[str]:
-    """The calls of which the client told the end: by itself, in a batch, or by asking the model again."""
+    """The calls of which the client reported the end: by itself, in a batch, or by asking the model again."""
     found = {p["tool_use_id"] for p in said if p["hook_event_name"].startswith("PostToolUse")}
     found.update(c["tool_use_id"] for p in said for c in p.get("tool_calls", ()))
     begun: set[tuple[str, str]] = set()
@@ -165,7 +165,7 @@ def _steps(desk: Desk, calls: list[Json]) -> list[Json]:
 
 
 def _changes(before: dict[str, list[str]], after: dict[str, list[str]]) -> Json:
-    """Path → null when it is gone, else [kind, content]; `base64` stands third where it is no text."""
+    """Path → null when it is gone, else [kind, content]; `base64` comes third where it is no text."""
     gone = {path: None for path in before if path not in after}
     return gone | {path: _readable(*entry) for path, entry in after.items() if before.get(path) != entry}
 

@@ -48,7 +48,7 @@ def desk(client: Client, tmp_path: Path) -> Iterator[Desk]:
 
 def test_the_model_is_told_what_is_known_here(desk: Desk) -> None:
     """S3-21, S3-28, P7: with the setting on, what the model is asked first holds the briefing once: quoted,
-    with the events it stands on, what became of the files, and who else is at work; a session that goes on
+    with the events it rests on, what became of the files, and who else is at work; a session that goes on
     has it still once, and the record has what the person wrote, in the words of the person."""
     (desk.store / "config.toml").write_text(ENABLED)
     done = desk.run("idle")

@@ -1,4 +1,4 @@
-"""Hooks as `locus hooks install` writes them, run by the true clients, from each file they may stand in."""
+"""Hooks as `locus hooks install` writes them, run by the true clients, from each file they may be in."""
 
 import json
 import subprocess

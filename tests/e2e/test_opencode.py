@@ -29,8 +29,8 @@ def kept(desk: Desk) -> list[dict[str, object]]:
 
 
 def test_what_was_recorded_live_is_imported_once(desk: Desk) -> None:
-    """P3: turns, tool calls, model calls, files, errors and subagents that the plugin told are found again in
-    the database and are not added a second time; texts are added, once."""
+    """P3: turns, tool calls, model calls, files, errors and subagents that the plugin reported are found
+    again in the database and are not added a second time; texts are added, once."""
     session = None
     for scenario in ("edit", "bad-input", "shell", "failing", "agents"):
         done = desk.run(scenario, resume=session)

@@ -63,7 +63,7 @@ def test_hooks_installed_twice_record_once(bare: Desk) -> None:
     assert done.code == 0, done.err
 
     assert len(bare.turns()) == 1
-    # Codex gives a model call no id, so nobody can tell one that is told twice.
+    # Codex gives a model call no id, so nobody can tell one that is reported twice.
     agree(bare, tokens=bare.client.agent != "codex")
     assert len(bare.events("tool_start")) == len(bare.events("action")) == 2
     assert [event.get("operation") for event in bare.events("session")].count("start") == 1

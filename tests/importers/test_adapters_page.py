@@ -44,7 +44,7 @@ def files_of_page() -> dict[str, str]:
 def test_the_adapter_in_the_documentation_imports_a_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P7: the worked example as it stands on the page takes in a session once, file and odd line too."""
+    """P7: the worked example as it is on the page takes in a session once, file and odd line too."""
     files = files_of_page()
     assert 30 <= len(files["transcript.py"].splitlines()) < 100
     for name in ("__init__.py", "transcript.py"):
@@ -112,7 +112,7 @@ class Installation:
         return done.stdout + done.stderr
 
     def hook(self, event: str, **fields: str) -> None:
-        """One call of the command that stands in the agent's settings."""
+        """One call of the command that is in the agent's settings."""
         hooks = json.loads((self.project / ".tinker/hooks.json").read_text())["hooks"]
         ((group,),) = [hooks[event]]
         payload = {"event": event, "run": "r1", "step": "s1", "in": str(self.project), **fields}

@@ -275,7 +275,7 @@ def test_any_time_can_be_written_and_shown(tmp_path: Path, when: object, year: i
     ],
 )  # fmt: skip
 def test_a_strange_path_makes_no_file_outside(tmp_path: Path, path: str) -> None:
-    """P7: what a tool was told stays in its action; a file event names a path below the directory."""
+    """P7: what a tool was given stays in its action; a file event names a path below the directory."""
     teller = Teller()
     block = {"type": "tool_use", "id": "t", "name": "Write", "input": {"file_path": path, "content": "x"}}
     told = {"type": "create", "filePath": path, "content": "x", "originalFile": None}
@@ -290,7 +290,8 @@ def test_a_strange_path_makes_no_file_outside(tmp_path: Path, path: str) -> None
 
 
 def test_a_line_that_is_too_long_is_kept_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P7: a result above the limit is one such line, in the blob store byte for byte; its call is told."""
+    """P7: a result above the limit is one such line, in the blob store byte for byte; its call is
+    reported."""
     monkeypatch.setattr(lines, "LINE_BYTES_MAX", 4 << 20)
     teller = Teller()
     call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "cat it"}}
@@ -342,7 +343,7 @@ def long_talk(turns: int, words: int = 5) -> list[Said]:
 
 
 def test_a_file_that_is_written_while_it_is_read_is_completed_later(tmp_path: Path) -> None:
-    """P3: lines appended during an import are told by it or by the next one, none twice."""
+    """P3: lines appended during an import are reported by it or by the next one, none twice."""
     said = [json.dumps(one).encode() + b"\n" for one in long_talk(600)]
     path = tmp_path / "one.jsonl"
     path.write_bytes(b"".join(said[:400]))

@@ -18,7 +18,7 @@ FIXTURES = {path.stem: path for path in fixtures() if path.parent.name.startswit
 
 
 class Rollouts:
-    """What the client writes of the calls that it told its hooks: a file for each thread."""
+    """What the client writes of the calls that it sent its hooks: a file for each thread."""
 
     def __init__(self, directory: Path, *, records: bool) -> None:
         self.directory = directory
@@ -101,7 +101,7 @@ def run(store: Store, place: Path) -> ImportReport:
 
 @pytest.mark.parametrize(("journey", "records"), [("agents", True), ("work", False)])
 def test_importing_a_recorded_session_duplicates_nothing(journey: str, records: bool, tmp_path: Path) -> None:
-    """P3: turns, tool calls, model calls and files stay those that hooks told; texts are added."""
+    """P3: turns, tool calls, model calls and files stay those that hooks reported; texts are added."""
     played = Played(FIXTURES[journey], tmp_path)
     played.play()
     made = rollouts(played, tmp_path / "rollouts", records=records)

@@ -86,8 +86,8 @@ def _lean(value: object) -> object:
 def test_hooks_and_an_import_tell_one_session_in_either_order(
     fixture: Path, word: str, tmp_path: Path
 ) -> None:
-    """P3: sessions, turns, prompts, tool calls, model calls, words and errors are the same, whoever told them
-    first; who tells them again, after the other, adds nothing."""
+    """P3: sessions, turns, prompts, tool calls, model calls, words and errors are the same, whoever reported
+    them first; who tells them again, after the other, adds nothing."""
     agent = "gemini-cli" if word == "chat" else "claude-code"
     found = []
     for first in ("hooks", "import"):

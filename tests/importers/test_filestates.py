@@ -187,7 +187,8 @@ def test_a_line_that_is_taken_away_goes_with_its_newline_where_the_count_says_so
 
 
 def test_paths_are_relative_to_the_root_and_others_have_a_name_of_their_own() -> None:
-    """A path is told below the root, from the directory of its line; one outside by the name it is given."""
+    """A path is reported below the root, from the directory of its line; one outside by the name it is
+    given."""
     chain = Chain()
     for path, told in (
         (f"{HOME}/a.py", "a.py"), ("sub/a.py", "sub/a.py"), (f"{HOME}/sub/../a.py", "a.py"),
@@ -235,7 +236,8 @@ def test_a_replacement_is_the_one_that_was_made_or_unknown(
     ],
 )
 def test_what_tools_say_of_files(tool: str, args: Any, told: Any, kinds: Any) -> None:
-    """P7: what an edit tool was told and gave, as a change of a file; what it does not say is unknown."""
+    """P7: what an edit tool was given and gave back, as a change of a file; what it does not say is
+    unknown."""
     found = edits_of(tool, {"file_path": "a", **args}, told)
     assert [(one.kind, one.content, one.created, one.original) for one in found] == kinds
 
@@ -249,7 +251,7 @@ def test_the_strings_that_were_used_count_not_those_that_were_asked_for() -> Non
 
 @pytest.mark.parametrize(("first", "count", "shown"), [(1, 2, [None]), (2, 2, [2]), (1, 1, []), (0, 2, [])])
 def test_only_a_whole_read_shows_a_file(first: int, count: int, shown: list[int | None]) -> None:
-    """P7: of a part of a file it is said which; one with lines cut is no evidence of its content."""
+    """P7: of a part of a file it is stated which; one with lines cut is no evidence of its content."""
     file = {"content": "a\n", "startLine": first, "numLines": count, "totalLines": 2}
     edits = edits_of("Read", {"file_path": "a"}, {"type": "text", "file": file})
     assert [edit.first_line for edit in edits] == shown

@@ -68,7 +68,7 @@ class Played:
 
     def _look(self, name: str) -> None:
         if name == "BeforeAgent":
-            if self.is_open:  # the turn before was broken off, and is closed with what stands here now
+            if self.is_open:  # the turn before was broken off, and is closed with what is here now
                 self.trees[-1] = visible(tree_of(self.project))
             self.trees.append({})
         self.is_open = name not in ("AfterAgent", "SessionEnd") and (self.is_open or name == "BeforeAgent")
@@ -89,8 +89,8 @@ def test_a_captured_session_is_recorded_whole_and_once(fixture: Path, tmp_path: 
         for start in starts:
             turn = store.turn(str(start["context_id"]))
             whole = store.replay(turn, tmp_path / turn.name)
-            # Gemini CLI tells no end of a turn that was broken off: the next look closes it, and names what
-            # it found.
+            # Gemini CLI tells no end of a turn that was broken off: the next capture closes it, and names
+            # what it found.
             closed = [one for one in store.timeline(turn) if "closed_by" in cast(Any, one["payload"])]
             named = [path for path, _ in whole.missing]
             assert (named, whole.skipped) == ([b"half.txt"] if closed else [], [])

@@ -30,7 +30,7 @@ def place(fixture: Path, tmp_path: Path) -> tuple[Played, Path]:
 
 @pytest.mark.parametrize("fixture", CLAUDE, ids=lambda path: path.stem)
 def test_importing_a_recorded_session_duplicates_nothing(fixture: Path, tmp_path: Path) -> None:
-    """P3: turns, tool calls, model calls and files stay those that hooks told."""
+    """P3: turns, tool calls, model calls and files stay those that hooks reported."""
     played, transcripts = place(fixture, tmp_path)
     with Store.open(played.project / ".locus") as store:
         before = [store.query(sql).rows for sql in COUNTS]
@@ -46,7 +46,7 @@ def test_importing_a_recorded_session_duplicates_nothing(fixture: Path, tmp_path
 
 
 def test_what_no_hook_told_is_added_and_named_a_gap(tmp_path: Path) -> None:
-    """P7: a text of the model and a refused call stand in the turn that hooks recorded."""
+    """P7: a text of the model and a refused call are in the turn that hooks recorded."""
     (fixture,) = (path for path in CLAUDE if path.stem == "work")
     played, transcripts = place(fixture, tmp_path)
     (path,) = transcripts.rglob("*.jsonl")

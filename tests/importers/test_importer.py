@@ -187,7 +187,7 @@ def told(i: int, text: str, args: "dict[str, Any] | None" = None) -> list[dict[s
 
 
 def test_a_turn_from_a_transcript_has_differences_and_files_but_no_replay(tmp_path: Path) -> None:
-    """P1, P7: what tools told of files can be shown; a whole tree is not made up from it."""
+    """P1, P7: what tools reported of files can be shown; a whole tree is not made up from it."""
     edit = {"file_path": "/home/dev/shop/a.py", "old_string": "1", "new_string": "2"}
     told = {**edit, "originalFile": "price = 1\n", "oldString": "1", "newString": "2"}
     lines = [
@@ -210,7 +210,7 @@ def test_a_turn_from_a_transcript_has_differences_and_files_but_no_replay(tmp_pa
 
 
 def test_half_a_line_is_settled_when_it_is_read_whole(tmp_path: Path) -> None:
-    """P7: it stands in no listing and no count any more; its bytes stay; what is malformed stays listed."""
+    """P7: it is in no listing and no count any more; its bytes stay; what is malformed stays listed."""
     whole = json.dumps(TURN[3])
     path = write(tmp_path / "one.jsonl", TURN[:2], end="\xff not json\n" + whole[:30])
     open_lines = "select line, reason from malformed_lines order by line"

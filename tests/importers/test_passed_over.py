@@ -1,4 +1,4 @@
-"""What a search for transcripts passes over is told, with the reason and exit code 4 (P7)."""
+"""What a search for transcripts passes over is reported, with the reason and exit code 4 (P7)."""
 
 import gzip
 import json

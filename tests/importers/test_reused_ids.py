@@ -1,4 +1,4 @@
-"""No fact vanishes because of an id: files whose ids come again, or whose lines moved, are told whole."""
+"""No fact vanishes because of an id: files whose ids come again, or whose lines moved, are reported whole."""
 
 import copy
 import functools
@@ -178,7 +178,7 @@ def test_one_name_for_all_ids_hides_nothing(agent: str, name: str) -> None:
 @settings(max_examples=examples(60, 2_000))
 @given(st.data())
 def test_lines_that_were_dropped_doubled_or_moved_hide_no_other(data: st.DataObject) -> None:
-    """P7: what still stands in a file is told, whatever happened to its lines and to its ids."""
+    """P7: what still stands in a file is reported, whatever happened to its lines and to its ids."""
     agent = data.draw(st.sampled_from(sorted(FILES)))
     name = data.draw(st.sampled_from((None, *NAMES)))
     plain = FILES[agent] if name is None else renamed(FILES[agent], name)
@@ -203,7 +203,7 @@ def test_lines_that_were_dropped_doubled_or_moved_hide_no_other(data: st.DataObj
 @pytest.mark.parametrize("name", [None, *NAMES])
 @pytest.mark.parametrize("agent", LINES_NAME_THEMSELVES)
 def test_a_line_that_stands_there_twice_is_one(agent: str, name: str | None) -> None:
-    """P3: the double of a line that names itself says nothing, wherever it stands."""
+    """P3: the double of a line that names itself says nothing, wherever it is."""
     lines = FILES[agent] if name is None else renamed(FILES[agent], name)
     once = [e["event_id"] for e in told(agent, lines)]
 
@@ -445,7 +445,7 @@ def test_what_an_earlier_version_told_is_not_told_again(tmp_path: Path) -> None:
 
 
 def test_a_key_tells_its_call() -> None:
-    """docs/event-ids.md: which ids tell their call by themselves, and what the others are told by."""
+    """docs/event-ids.md: which ids tell their call by themselves, and what distinguishes the others."""
     for id in (
         "toolu_c1a01",
         "call_c0de1",
