@@ -27,7 +27,7 @@ Rows = list[list[str]]
 
 
 class Disk:
-    """DIRECTORY/disk, on which a copy of DIRECTORY/template comes to stand."""
+    """DIRECTORY/disk, where a copy of DIRECTORY/template is put."""
 
     def __init__(self, directory: Path, kind: str) -> None:
         self.directory, self.kind = directory, kind

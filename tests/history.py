@@ -160,7 +160,7 @@ def _tag_of(row: Row) -> str | None:
 
 
 def _check_batches(history: History) -> Iterator[str]:
-    """I1, I3: the rows of one append stand side by side, where it was told; what lacks came earlier."""
+    """I1, I3: the rows of one append are side by side, where it was told; what lacks came earlier."""
     position_of = {row["event_id"]: row["position"] for row in history.rows}
     by_tag = {_tag_of(row): row["position"] for row in history.rows}
     for op in history.appends:
@@ -209,7 +209,7 @@ def _check_expectations(history: History) -> Iterator[str]:
 
 
 def _check_real_time(history: History) -> Iterator[str]:
-    """I4, and what follows for readers: a reader that begins later sees, and comes after, what was acknowledged."""
+    """I4, and what follows for readers: a later reader sees what was acknowledged, and ends after it."""
     acks = sorted((op for op in history.appends if op.acked), key=lambda op: op.end or 0)
     begun: list[tuple[int, str, int, str]] = [
         (op.begin, "I4", op.base if op.base is not None else op.conflict or 0, op.name)

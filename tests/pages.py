@@ -1,4 +1,4 @@
-"""Pages whose commands are run: what they print is compared in shape with what stands below them.
+"""Pages whose commands are run: what they print is compared in shape with what is below them.
 
 Ids, hashes, dates, times, sizes and paths may differ from those shown, words and structure may not.
 LOCUS_UPDATE=1 writes the present output into the page. A comment `<!-- before: COMMAND -->` is a command
@@ -38,7 +38,7 @@ _SHAPES = (
     (r"\b[0-9a-z]{8}_(\d{3})\b", r"SID_\1"),
     (r"\b[0-9a-f]{7,}…?", "HEX"),
     (r"\b[\d.]+ (?:B|kB|MB)\b", "SIZE"),
-    (r"(?: · |  )[\d.]+ m?s(?= ·|$)", ""),  # stands there when it was long enough
+    (r"(?: · |  )[\d.]+ m?s(?= ·|$)", ""),  # is there when it was long enough
     (r"━+", "━"),
     (r"\bjust now\b|\b\d+ (?:s|min) ago\b", "AGE"),
     (r"\b[\d.]+ m?s\b", "SECONDS"),
@@ -116,12 +116,12 @@ def parse(block: str) -> list[tuple[str, str]]:
 
 
 def shown_by(page: Path) -> list[tuple[str, str]]:
-    """(command, what stands below it) of all console blocks of a page."""
+    """(command, what is below it) of all console blocks of a page."""
     return [pair for block in blocks("console", page) for pair in parse(block)]
 
 
 def compare_printed(page: Path, printed: list[str]) -> None:
-    """Each command of a page prints what stands below it; LOCUS_UPDATE=1 writes what it prints."""
+    """Each command of a page prints what is below it; LOCUS_UPDATE=1 writes what it prints."""
     if os.environ.get("LOCUS_UPDATE") == "1":
         left = iter(printed)
 

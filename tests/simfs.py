@@ -198,7 +198,7 @@ class SimFS(FileSystem):
         # Says what goes wrong with a call.
         self.fault: Callable[[Call], Fault | None] | None = None
         self.pending: list[Effect] = []
-        self._inodes: list[Inode] = []  # all that ever were; number n stands at n - 1
+        self._inodes: list[Inode] = []  # all that ever were; number n is at n - 1
         self._random_count = 0
         self._now_ns = 1_750_000_000_000_000_000
         self._open: dict[int, _Open] = {}

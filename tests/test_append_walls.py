@@ -310,7 +310,7 @@ def test_what_is_about_to_go_is_stored_again(store: Store) -> None:
 
 
 def test_what_was_found_once_is_not_looked_for_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P8, I38: the next events that name a content need no look, also beside packs that were added."""
+    """P8, I38: the next events that name a content need no lookup, also beside packs that were added."""
     with store.blobs.writer() as writer:
         content = to_text(writer.put(b"named again and again"))
         writer.flush()
@@ -338,7 +338,7 @@ def test_what_was_found_once_is_looked_for_again_when_a_pack_went(store: Store, 
 
 
 def test_nobody_collects_until_the_events_are_durable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """I24: the lock of collections is held, shared, from the look until the journal has the events."""
+    """I24: the lock of collections is held, shared, from the lookup until the journal has the events."""
     with store.blobs.writer() as writer:
         content = to_text(writer.put(b"kept"))
         writer.flush()

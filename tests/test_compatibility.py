@@ -41,7 +41,7 @@ _NAMES = {"FORMAT", "_FORMAT", "VERSION", "_VERSION", "SCHEMA_VERSION", "_RULES_
 
 
 def sentence(row: str) -> str:
-    """What the table says that an older Locus answers, as it stands between quotation marks."""
+    """What the table says that an older Locus answers: the text between quotation marks."""
     (found,) = re.findall(r'"([^"]+)"', ROWS[row][2])
     return str(found)
 
@@ -72,7 +72,7 @@ def test_the_lists_of_the_table_are_those_of_the_code() -> None:
 
 
 def test_every_feature_is_in_the_table_and_numbered_once() -> None:
-    """Features of the code are NUMBER-word, stand in the list of features, and the next number is free."""
+    """Features of the code are NUMBER-word, are in the list of features, and the next number is free."""
     section = PAGE.partition("## Features")[2]
     listed = re.findall(r"^\| `(\d+-[a-z-]+)` \|", section, re.M)
     known = identity.KNOWN_FEATURES | manifest.REQUIRED_KNOWN
@@ -158,7 +158,7 @@ def test_a_store_that_needs_a_newer_locus_is_refused(
 
 
 def test_hooks_append_whatever_a_manifest_requires(store_path: Path) -> None:
-    """Why a feature that appending must respect cannot stand in a manifest alone: a hook reads none."""
+    """Why a feature that appending must respect cannot be in a manifest alone: a hook reads none."""
     (path,) = (store_path / "log/manifest").iterdir()
     old = path.read_bytes()
     change(path, required=["1-example"])

@@ -185,7 +185,7 @@ def _collect(store: Store, _: Path) -> Any:
 
 
 def _recover(store: Store, directory: Path) -> Any:
-    """The working directory is wholly as before or as wanted, or somebody was told."""
+    """The working directory is wholly as before or as wanted, or the fault was reported."""
     store.recover_restore(undo=True)
     return sorted([path.name, path.read_text()] for path in (directory / "work").iterdir())
 

@@ -1,7 +1,7 @@
-"""Every module that is installed is imported by something that ships: no wall stands without its gate.
+"""Every module that is installed is imported by something that ships: no wall is without its gate.
 
 Reads files only. What ships begins at the programs of pyproject.toml and at the public names of `eventlog`;
-from there it follows imports wherever they stand in a file, `import_module` with the names beside it, the
+from there it follows imports wherever they are in a file, `import_module` with the names beside it, the
 tables of commands, and modules that another process is started with.
 """
 

@@ -103,7 +103,7 @@ def test_a_store_that_nothing_was_written_to_is_sound(tmp_path: Path) -> None:
     ],
 )
 def test_an_index_that_differs_from_the_log_is_named(store: Store, table: str, change: str, key: str) -> None:
-    """I19, S1-47: the deep check folds the log again; table and key of a row that differs are told."""
+    """I19, S1-47: the deep check folds the log again; table and key of a row that differs are reported."""
     path = store.layout.index(max(store.fs.listdir(store.layout.directory(INDEX_DIR))))
     with duckdb.connect(path) as con:
         con.execute(change)
@@ -117,7 +117,7 @@ def test_an_index_that_differs_from_the_log_is_named(store: Store, table: str, c
 
 
 def test_an_index_that_is_none_is_named(store: Store) -> None:
-    """I22: a file in `index/` that DuckDB cannot read is told, with the way to have it made again."""
+    """I22: a file in `index/` that DuckDB cannot read is reported, with the way to have it made again."""
     path = Path(store.layout.index(max(store.fs.listdir(store.layout.directory(INDEX_DIR)))))
     path.write_bytes(b"garbage" * 1000)
 
@@ -303,7 +303,7 @@ def _stray(store: Store, name: str, age_s: float) -> Path:
 
 
 def test_strays_are_told_and_are_no_damage(store: Store) -> None:
-    """What a dead process left in `tmp/` is told, and nothing is wrong because of it."""
+    """What a dead process left in `tmp/` is reported, and nothing is wrong because of it."""
     path = _stray(store, "pack-0123456789abcdef", 2 * DAY_S)
 
     found = only(deep(store))

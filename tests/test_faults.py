@@ -111,7 +111,7 @@ def failures_of(template: Scene, directory: Path, cases: Iterable[Case]) -> list
     for case in cases:
         try:
             run_case(template, directory, case)
-        except Exception as error:  # everything is to be told with its case
+        except Exception as error:  # everything is to be reported with its case
             failed.append(f'LOCUS_FAULT="{case}": {"".join(traceback.format_exception(error)[-4:])}')
     return failed
 

@@ -29,7 +29,7 @@ RANDOM = {
     ("hook", "PreModelRequest"),  # a hook about no tool call
     ("llm", None),  # Codex gives its hooks no id of a model call
 }
-# A model call of these has an id in hooks, and a turn's end of these; neither may be told twice.
+# A model call of these has an id in hooks, and a turn's end of these; neither may be reported twice.
 ONCE = {("llm", None): ("claude-code", "gemini-cli", "opencode"), ("turn", "end"): ("gemini-cli",)}
 # Stores of hooks' sessions whose transcripts were not imported.
 WITHOUT_WORDS = ("restored", "shared")
@@ -98,7 +98,7 @@ def _facts(place: Place) -> list[Row]:
 def test_hooks_and_transcripts_say_the_same_in_either_order() -> None:
     """P3: whichever told a fact first, sessions, turns, tool calls and model calls count once.
 
-    Left out is what the revisions that wrote these stores counted twice when hooks told it after the import;
+    Left out is what the revisions that wrote these stores counted twice when hooks reported after the import;
     `tests/importers/test_either_order.py` has it all for stores of today.
     """
     counted_twice = {("turns", "gemini-cli"), ("actions", "gemini-cli"), ("llm_calls", "codex")}

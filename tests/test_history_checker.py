@@ -105,7 +105,8 @@ def _all_reported(reports: Path) -> bool:
 
 
 def test_a_crowd_of_processes_keeps_every_law(tmp_path: Path, hunt_minutes: float) -> None:
-    """I1–I9, I13, I14, I16, I17, I21, I22, I24, I30, I32, I33: what everybody was told fits the store.
+    """I1–I9, I13, I14, I16, I17, I21, I22, I24, I30, I32, I33: what every process was answered fits the
+    store.
 
     Writers, readers, a sealer, and those who record contents, collect, merge packs and copy the store; in
     every second life of a hunt 28 of them, one of whom erases.

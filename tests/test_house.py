@@ -747,7 +747,7 @@ def test_the_map_shows_every_room() -> None:
 
 
 def test_the_map_names_what_is_there() -> None:
-    """Each function and class that docs/architecture.md names stands in the file that it names."""
+    """Each function and class that docs/architecture.md names is in the file that it names."""
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:cli/)?[\w/]+\.py)(?::([\w.]+))?`", page.partition("## The flows")[2])
     missing = []

@@ -1,4 +1,4 @@
-"""The room of lakes stands apart: one machine needs nothing of it, and its libraries stay in it.
+"""The room of lakes is separate: one machine needs nothing of it, and its libraries stay in it.
 
 Reads files only, so it runs where the extra `lake` is not installed.
 """

@@ -1,4 +1,4 @@
-"""Each command of the pages for users is run, and prints what stands below it (tests/pages.py)."""
+"""Each command of the pages for users is run, and prints what is below it (tests/pages.py)."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.pictures import PICTURES, SCENES, drawn, play, text_of
 DOCS = ROOT / "docs"
 PAGES = [README, DOCS / "howto.md", *sorted(DOCS.glob("tutorial/*.md")), *sorted(DOCS.glob("howto/*.md"))]
 ELSEWHERE = {DOCS / "team.md": "tests/lake/test_team_page.py"}
-# Blocks of these pages that no test types as they stand, and what runs the same.
+# Blocks of these pages that no test types as they are, and what runs the same.
 TYPED_ELSEWHERE = {
     "python3 -m venv ~/.venvs/locus": "scripts/ci.d/30-package",
     "~/.venvs/locus/bin/pip install -c constraints.txt '.[cost,view]'": "scripts/ci.d/30-package",
@@ -28,7 +28,7 @@ TYPED_ELSEWHERE = {
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
-    """Each command works, and prints what stands below it; a program of the page is there as a file."""
+    """Each command works, and prints what is below it; a program of the page is there as a file."""
     for number, program in enumerate(blocks("python", page)):
         (tmp_path / f"program-{number}.py").write_text(program, encoding="utf-8")
     check_page(page, tmp_path)
@@ -36,7 +36,7 @@ def test_a_page_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.fast
 def test_no_command_is_left_out() -> None:
-    """Each block of these pages is run by the test above, or stands here with what runs it."""
+    """Each block of these pages is run by the test above, or is here with what runs it."""
     for page in (*PAGES, *ELSEWHERE):
         kinds = set(re.findall(r"^ *```(\w*)\n.*?^ *```$", page.read_text(encoding="utf-8"), re.M | re.S))
         assert kinds <= {"console", "python", "sh", "toml"}, page

@@ -1,4 +1,4 @@
-"""The README and the pages: what stands first, where links lead, which words are used."""
+"""The README and the pages: what comes first, where links lead, which words are used."""
 
 import inspect
 import re
@@ -41,7 +41,7 @@ def test_the_two_commands_exist() -> None:
 
 @pytest.mark.fast
 def test_the_first_screen_says_install_record_undo() -> None:
-    """What a newcomer types first stands first, and each command is one of `locus`."""
+    """What a newcomer types first comes first, and each command is one of `locus`."""
     text = README.read_text(encoding="utf-8")
     verbs = re.findall(r"^(?:\$ )?locus (\w+)", "".join(re.findall(r"^```.*?^```$", text, re.M | re.S)), re.M)
 

@@ -149,7 +149,7 @@ def test_what_cannot_be_released_is_refused(
 
 
 def test_a_stranger_gets_passing_tests_by_three_commands(tmp_path: Path) -> None:
-    """Those of CONTRIBUTING.md, as they stand there; of the tests one file is chosen."""
+    """Those of CONTRIBUTING.md, as they are there; of the tests one file is chosen."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     commands = re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S)[0].splitlines()
     origin = Checkout(tmp_path / "origin")

@@ -21,7 +21,7 @@ AT_ONCE = 24  # texts of an example: preparing the expression takes longer than 
 
 SIGNS = ("=", " = ", ": ", ":", " := ", "=>", " => ", ">", " ", "\t=\t", '": "', "' : '", "', '", ": str = ")
 QUOTES = ("{}", '"{}"', "'{}'", "`{}`", '\\"{}\\"', "r'{}'", "<{}>", "Bearer {}", '"token {}"', "({})")
-# What stands beside a secret: ends of escapes, and what JSON makes escapes of.
+# What is beside a secret: ends of escapes, and what JSON makes escapes of.
 NOISE = ("\n", "\t", "\r\n", "\\n", "\\t", "%22", "\\u0022", "\x1b[1m", "\x1b[0m", "\0", "\x01", "\\",
          '"', "'", ",", ";", " ", "  ", "é", "\U0001f511", "\ud83d", "-", "--", " -p", "x", "0", "{", "}",
          "(", "&", "://", "@", "value", "name:", "[REDACTED:", "=", "==", "/", "a.b.c", "the next word", "$(",

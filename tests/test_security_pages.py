@@ -11,7 +11,7 @@ TEST_NAME = re.compile(r"`(test_\w+)`")
 
 @pytest.mark.parametrize("page", ["threat-model.md", "track-record.md"])
 def test_every_test_that_a_page_names_exists(page: str) -> None:
-    """P7: each protection and each repaired error stands beside a test that is there."""
+    """P7: each protection and each repaired error is beside a test that is there."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     there = {where.rpartition(".")[2] for where, _ in test_functions()}
     rows = [line for line in text.splitlines() if line.startswith("| ") and "`test_" in line]

@@ -30,7 +30,7 @@ OLD, NEW = "fn refresh() {}\n", "fn refresh() { validate(); }\n"
 
 @dataclass(frozen=True)
 class Story:
-    """What was told. Sessions are named by who worked: `claude`, `codex`, `script`."""
+    """What was recorded. Sessions are named by who worked: `claude`, `codex`, `script`."""
 
     work: Path
     head: str

@@ -1,7 +1,7 @@
 """Continuity codes from one session to the next, through hooks, `locus mcp`, `locus codes` and the files.
 
 One story: an agent works in a kiosk's repository, a person adds what is next, the codes are exported beside
-those of other programs, and the next session begins. What the format's own classes do stands in
+those of other programs, and the next session begins. What the format's own classes do is in
 tests/memory/test_codes.py.
 """
 

@@ -163,7 +163,7 @@ def test_an_event_of_a_turn(sent: dict[str, Json]) -> None:
 
 
 def test_snapshots_of_a_turn(sent: dict[str, Json]) -> None:
-    """S0-17, S0-18, S0-20: fact from system below its turn: what git said at its start and at its end."""
+    """S0-17, S0-18, S0-20: fact from system below its turn: what git reported at its start and at its end."""
     first, last = sent[f"snapshot:{SID}_001_001"], sent[f"snapshot:{SID}_001_003"]
 
     assert shape(first) == shape(last) == ("fact", "system", [f"turn:{SID}_001"], "codebase_snapshot")

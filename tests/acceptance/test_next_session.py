@@ -37,13 +37,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def told(project: Project) -> str:
-    """What the next session of Claude Code is told when it begins."""
+    """What the next session of Claude Code is given when it begins."""
     said = project.hook("claude-code", "SessionStart", source="startup", session_id="next")
     return str(json.loads(said)["hookSpecificOutput"]["additionalContext"])
 
 
 def test_a_bundle_retrieves_what_earlier_sessions_decided(project: Project) -> None:
-    """S2-16, S2-24, S2-33, S2-35: a decision of another session that bears on the feature request stands in
+    """S2-16, S2-24, S2-33, S2-35: a decision of another session that bears on the feature request is in
     the bundle, with where it is from; one that does not is left out."""
     update = {"feature_request": "Add a login with OAuth"}
     project.must("context", "write", "login", "-", stdin=json.dumps(update).encode())

@@ -252,7 +252,7 @@ def test_a_second_start_ends_the_session_before(story: Story) -> None:
 
 
 def test_events_of_hooks_have_the_session(story: Story) -> None:
-    """S3-4, S3-22: what a tool did stands in the session that its hook registered."""
+    """S3-4, S3-22: what a tool did is in the session that its hook registered."""
     [one] = story.active["in the hook's session"]
     kinds = {event["event_type"] for event in story.events if f"sess-{event['session_id']}" == one["id"]}
     assert {"action", "file", "intent"} <= kinds

@@ -345,7 +345,8 @@ def test_what_is_not_shown_is_refused(story: Story) -> None:
 
 
 def test_a_failed_run_leaves_its_failure_alone(story: Story) -> None:
-    """S2-21, S2-28: step, error and next action are stored, nothing else; the last three errors are told."""
+    """S2-21, S2-28: step, error and next action are stored, nothing else; the last three errors are
+    reported."""
     failed = story.answers["failed"]["entry"]
     assert failed.pop("last_run") == {**FAILED, "error": "4 tests fail"}
     assert [run["error"] for run in failed.pop("failed_runs")] == [f"{n} tests fail" for n in (2, 3, 4)]

@@ -1,6 +1,6 @@
 """What agents leave of their turns, field by field, in the form of the requirements' own examples.
 
-One day is told through the doors (tests/acceptance/story.py); each test looks at one record of it, as the
+One day is recorded through the doors (tests/acceptance/story.py); each test looks at one record of it, as the
 log, SQL or a strict server has it.
 """
 
@@ -37,7 +37,7 @@ def some(said: Json, *names: str) -> Json:
 
 
 def test_a_message(story: Story) -> None:
-    """S1-29: the user's message in full, an observation from the user; its summary, where one is told."""
+    """S1-29: the user's message in full, an observation from the user; its summary, where one is reported."""
     said = whole(story.one("claude", "intent"), "intent", "observation", "user")
     told = whole(story.one("script", "intent"), "intent", "observation", "user")
 
@@ -240,7 +240,7 @@ def test_a_turn_that_ended(story: Story) -> None:
 
 
 def test_a_turn_of_another_agent(story: Story) -> None:
-    """S1-47: what Codex read by a shell and changed by a patch; what nobody told is zero or empty."""
+    """S1-47: what Codex read by a shell and changed by a patch; what nobody reported is zero or empty."""
     said = story.data(f"turn:{story.sessions['codex']}_001")
 
     assert some(said, "actions_taken", "files_read", "files_modified", "outcome", "decisions") == {
@@ -357,7 +357,7 @@ def test_one_counter_for_all_types(story: Story) -> None:
 
 
 def test_no_content_is_in_an_event(story: Story) -> None:
-    """S1-39, S1-40, S1-41, S1-44: what was read and written stands in the store, once, and events name it."""
+    """S1-39, S1-40, S1-41, S1-44: what was read and written is in the store, once, and events name it."""
     read = story.one("claude", "action", tool="Read")["payload"]
     wrote = story.one("claude", "action", 2, tool="Write")["payload"]
     text = "# The shop\n\nRefreshes safely.\n"

@@ -102,7 +102,7 @@ def test_a_budget_is_a_size_in_the_words_of_people(layout: Layout, text: object,
     ],
 )
 def test_a_slip_of_the_pen_is_named_and_stops_nobody(layout: Layout, data: bytes, said: str) -> None:
-    """P4, P5: a broken file is told with its line; defaults apply, and what was denied stays denied."""
+    """P4, P5: a broken file is reported with its line; defaults apply, and what was denied stays denied."""
     write(layout, GOOD)
     found = write(layout, data)
 

@@ -1,4 +1,4 @@
-"""How an event is told in one line: what a timeline says of tools and of the ends of turns."""
+"""How an event is shown in one line: what a timeline says of tools and of the ends of turns."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def told(tool: str | None, args: object, **event: object) -> str:
     ],
 )
 def test_what_a_tool_was_asked_to_do(tool: str | None, args: object, words: str) -> None:
-    """A tool's command, path or pattern is told, on one harmless line, however the agent spells it."""
+    """A tool's command, path or pattern is shown, on one harmless line, however the agent spells it."""
     assert told(tool, args) == words
     assert told(tool, args, event_type="tool_start") == words
 

@@ -51,7 +51,7 @@ def test_samples_follow_from_the_seed() -> None:
 
 
 def test_a_third_of_the_kinds_is_held_out_by_name() -> None:
-    """Every kind stands in the file that the digest of its name asks for; figures of runs stay comparable."""
+    """Every kind is in the file that the digest of its name asks for; figures of runs stay comparable."""
     held_out = generator.kinds(held_out=True)
     assert all(kind.is_held_out for kind in held_out)
     assert not any(kind.is_held_out for kind in generator.kinds(held_out=False))

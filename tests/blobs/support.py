@@ -75,7 +75,7 @@ def store_node(blobs: BlobStore, node: Node, codec: str = "zlib") -> bytes:
 
 
 def read_node(directory: str | bytes) -> Node:
-    """What stands in a directory, by plain calls that know nothing of the store."""
+    """What is in a directory, by plain calls that know nothing of the store."""
     node: Node = {}
     for entry in os.scandir(os.fsencode(directory)):
         if entry.is_symlink():

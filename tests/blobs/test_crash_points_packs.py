@@ -268,7 +268,7 @@ def test_collecting_without_the_lock_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_writing_without_the_lock_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer must hold the gc lock from its first look to its event (I24)."""
+    """A writer must hold the gc lock from its first lookup to its event (I24)."""
 
     class NoLock(Lock):
         def __init__(self) -> None:
@@ -282,7 +282,7 @@ def test_writing_without_the_lock_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_leaving_out_what_came_late_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was told between the mark and the lock must be marked under the lock (I24)."""
+    """What was recorded between the mark and the lock must be marked under the lock (I24)."""
     monkeypatch.setattr(Needed, "include_late", lambda self, blobs: None)
     problems = lost_beside_a_writer(collect, DEAD, 1)
     assert problems

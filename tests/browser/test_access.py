@@ -65,7 +65,7 @@ def test_a_phone_has_one_column_with_tabs(reading: Reading, sample: Sample) -> N
 
 # What can be used; rows of a tree are reached through the tree.
 _USABLE = 'a[href], button:not(:disabled), input, select, textarea, summary, [tabindex="0"]'
-# Which element has the focus and where it stands, and whether that can be seen; nothing at the end.
+# Which element has the focus and where it is, and whether that can be seen; nothing at the end.
 _FOCUSED = """(() => {
   const n = document.activeElement;
   if (n === document.body) return ['', true];

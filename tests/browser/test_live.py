@@ -1,4 +1,4 @@
-"""Live: what a hook records appears without a reload, and moves nobody who stands elsewhere."""
+"""Live: what a hook records appears without a reload, and moves nobody who is elsewhere."""
 
 from collections.abc import Callable
 from pathlib import Path

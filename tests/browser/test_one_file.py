@@ -170,7 +170,7 @@ def test_no_page_is_wider_than_the_screen(
 
 
 def test_without_scripts_there_is_text(browser: "Browser", sample: Sample, tmp_path: Path) -> None:
-    """Title and prompts stand in the page for a reader whose browser runs nothing."""
+    """Title and prompts are in the page for a reader whose browser runs nothing."""
     path = page_of(sample, tmp_path, "share", sample.session)
     context = context_of(browser, java_script_enabled=False)
     page = context.new_page()

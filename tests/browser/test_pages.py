@@ -95,7 +95,7 @@ def test_search_answers_as_one_types(reading: Reading, sample: Sample) -> None:
 
 
 def test_costs_are_by_day_project_model_and_agent(reading: Reading, sample: Sample) -> None:
-    """Each dimension gives its table, and stands in the address."""
+    """Each dimension gives its table, and is in the address."""
     reader = reading(sample.work).open("/cost")
     assert reader.find(".chart").count() == 2 and reader.find(".hours").count() == 1
     assert reader.texts(".tile .what")[:2] == ["Cost", "Saved by caching"]
@@ -110,7 +110,7 @@ def test_costs_are_by_day_project_model_and_agent(reading: Reading, sample: Samp
 
 
 def test_sessions_are_filtered(reading: Reading, sample: Sample) -> None:
-    """Filters stand in the address; where none fits the page says so."""
+    """Filters are in the address; where none fits the page says so."""
     reader = reading(sample.work).open("/")
     count = reader.find("article").count()
     assert count >= 2

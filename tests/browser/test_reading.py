@@ -51,7 +51,7 @@ def test_a_turn_that_changed_no_file_has_the_room_beside_the_tree(reading: Readi
 
 
 def test_markdown_is_read_as_such(reading: Reading, told: Sample) -> None:
-    """Headings, bold words and code without their signs; what stands in a fence as it is."""
+    """Headings, bold words and code without their signs; what is in a fence as it is."""
     reader = reading(told.work).open(f"/s/{told.session}")
     assert reader.texts(".prompt strong") == ["Tea", "soon"]
     assert reader.texts(".prompt code") == ["tea.py"]
@@ -160,7 +160,7 @@ def test_a_hit_leads_to_its_call_within_the_turn(reading: Reading, sample: Sampl
 
 
 def test_an_event_begins_with_what_it_says(reading: Reading, sample: Sample) -> None:
-    """The payload stands before the columns that every event has."""
+    """The payload comes before the columns that every event has."""
     event = sample.sql("select event_id from events where event_type = 'error' limit 1")[0][0]
     reader = reading(sample.work).open(f"/event/{event}")
     payload, columns = reader.find("pre.card").bounding_box(), reader.find("dl.fields").bounding_box()

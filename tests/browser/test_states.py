@@ -86,7 +86,7 @@ def test_a_turn_without_a_tree_is_grey_and_says_why(reading: Reading, transcript
 
 
 def test_times_are_local_with_their_zone_and_utc_on_demand(reading: Reading, transcript: Sample) -> None:
-    """`u` switches, the other spelling stands in the title, and the choice is remembered."""
+    """`u` switches, the other spelling is in the title, and the choice is remembered."""
     reader = reading(transcript.work).open(f"/turn/{transcript.turns[0]}")
     local = reader.text(".facts time")
     assert local.startswith("10 Mar") and "23:30" in local and not local.endswith("UTC")

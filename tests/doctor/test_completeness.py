@@ -117,8 +117,8 @@ def test_a_tree_that_cannot_be_read_is_unknown(store: Store, tmp_path: Path) -> 
 
 
 def test_turns_without_known_files_are_named(store: Store) -> None:
-    """P1, P7: a turn whose last look failed and one that nobody ended are named with the reason; a whole one,
-    and a session that no hook told, are not."""
+    """P1, P7: a turn whose last capture failed and one that nobody ended are named with the reason; a whole
+    one, and a session that no hook reported, are not."""
     tree = {"tree_hash": "blake3:" + "0" * 64, "success": True, "payload": {"hook_us": 1}}
     failed = {"success": False, "payload": {"capture": {"state": "failed"}, "hook_us": 1}}
     for turn, look, ends in ((1, tree, True), (2, failed, True), (3, tree, False)):

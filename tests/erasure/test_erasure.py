@@ -59,7 +59,7 @@ def stored(root: Path) -> Iterator[tuple[str, bytes]]:
     """Every byte below the store: files as they are, and what they hold, decompressed."""
     for path in sorted(p for p in root.rglob("*") if p.is_file()):
         if not path.exists():
-            continue  # SQLite removes what stands beside a database when its last user leaves
+            continue  # SQLite removes what is beside a database when its last user leaves
         name = str(path.relative_to(root))
         data = path.read_bytes()
         yield name, name.encode() + data

@@ -32,7 +32,7 @@ SEED = int(os.environ.get("LOCUS_SEED", "1"))
 
 
 class World:
-    """A machine with a store in which a secret stands; what a reader saw before, and who did not hold it."""
+    """A machine with a store that contains a secret; what a reader saw before, and who did not hold it."""
 
     def __init__(self) -> None:
         self.fs = SimFS()

@@ -27,7 +27,7 @@ from tests.sql_demo import make_demo
 
 AT = 1_780_000_000_000_000
 SID = "c0nversa"
-CALLS = ("m1", "m2", "m2", "s1")  # m2 is told twice; s1 is the subagent's
+CALLS = ("m1", "m2", "m2", "s1")  # m2 is reported twice; s1 is the subagent's
 Said = dict[str, Any]
 
 
@@ -213,7 +213,7 @@ def test_the_reference_validator_takes_them(store: Store) -> None:
 
 
 def test_a_trajectory_tells_the_conversation(store: Store) -> None:
-    """P3: prompts, texts, calls with results and counted tokens stand in the steps they belong to."""
+    """P3: prompts, texts, calls with results and counted tokens are in the steps they belong to."""
     (document,) = atif.documents(store, session_id=SID)
     asked, answered, done, again, last = document["steps"]
     (inner,) = document["subagent_trajectories"]
@@ -278,7 +278,7 @@ def test_a_trajectory_can_be_imported_again(store: Store, tmp_path: Path) -> Non
 
 def test_exports_tell_costs_and_the_version_of_prices(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P3, P7: each call and step costs what SQL says, with whose prices; a call without one makes the total
-    unknown, and without the library nothing is told."""
+    unknown, and without the library nothing is reported."""
     pytest.importorskip("genai_prices")
     costs = dict(store.query("select event_id, cost_usd from llm_calls where session_id = $1", [SID]).rows)
     ((source,),) = store.query("select distinct source from prices").rows
@@ -434,7 +434,7 @@ def test_records_name_the_lines_of_a_turn(store: Store) -> None:
 
 
 def test_a_secret_gives_no_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """P5: of a content that is withheld not even numbers of lines leave, and that is said (exit code 4)."""
+    """P5: of a content that is withheld not even numbers of lines leave, and that is stated (exit code 4)."""
     with Store.init(tmp_path / ".locus") as store:
         turn = Recorder(store, agent="probe", agent_session_id="s").start_turn("Add a key")
         key = next(iter(made().values()))

@@ -87,7 +87,7 @@ def test_what_comes_back_is_what_was_there(
     before, after = raw(one), raw(two)
     assert report.events == len(before)
     positions = [e.pop("position") for e in before], [e.pop("position") for e in after]
-    # Names that a session got later stand in what is read, not in the lines of the tail.
+    # Names that a session got later are in what is read, not in the lines of the tail.
     assert named(two) == named(one)
     for event in (*before, *after):
         del event["context_id"], event["extends"]
@@ -162,7 +162,7 @@ def test_an_export_is_the_same_each_time(store: Store) -> None:
 
 def test_since_leaves_out_what_stands_before(store: Store, empty: Store) -> None:
     """An export can begin at a position; what is exported is as in the whole, but for the name of a session
-    whose beginning stands before it."""
+    whose beginning comes before it."""
     load(empty, exported(store, since=10))
     of_place = {"position", "context_id", "extends"}
 
@@ -321,7 +321,7 @@ def test_salvage_takes_what_is_sound(store: Store, empty: Store) -> None:
 
 
 def test_an_event_too_large_for_a_log_is_named(empty: Store) -> None:
-    """An event that no frame holds is refused with its line; what stands before it is imported."""
+    """An event that no frame holds is refused with its line; what comes before it is imported."""
     large = GOOD.replace(b"{}", b'{"t":"' + b"x" * (16 << 20) + b'"}')
     with pytest.raises(InvalidEvent, match="line 3: an event of 16,777"):
         load(empty, signed([HEAD, GOOD.replace(b"7", b"8"), large]))
@@ -393,7 +393,7 @@ def test_imported_events_pass_the_gate(store: Store, empty: Store) -> None:
 
 
 def test_however_a_payload_is_spelled_its_secrets_go(empty: Store) -> None:
-    """P5: escapes, white space, endless numbers and keys that stand twice hide no secret in a file."""
+    """P5: escapes, white space, endless numbers and repeated keys hide no secret in a file."""
     payloads = [
         b'{"a":"clock\\u0020skew"}',
         b'{"a" : [ {"cl\\u006Fck skew" : 1.50} ] }',

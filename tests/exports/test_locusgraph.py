@@ -87,7 +87,7 @@ def test_the_fields_of_a_record(store: Store, tmp_path: Path) -> None:
 
 
 def test_parents_come_first(store: Store, tmp_path: Path) -> None:
-    """S1-51: project, master, sessions, turns, events; what a record extends stands before it."""
+    """S1-51: project, master, sessions, turns, events; what a record extends comes before it."""
     _, records = export(store, tmp_path / "out")
 
     assert ids(records) == [
@@ -229,7 +229,7 @@ def test_a_turn_that_goes_on(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_snapshot(store: Store, tmp_path: Path) -> None:
-    """S0-17, S0-18, S0-20, S1-36: a fact from system with what git said, extending its turn."""
+    """S0-17, S0-18, S0-20, S1-36: a fact from system with what git reported, extending its turn."""
     _, records = export(store, tmp_path / "out")
     snapshot = records[5]
 
@@ -663,7 +663,7 @@ def test_batches_together_say_what_one_export_says(
     report, whole = export(store, place / "whole.out", since=0)
 
     expected = {record["context_id"]: record for record in whole}
-    # A project that got another name later was told under the first one, too, and so was a session
+    # A project that got another name later was exported under the first one, too, and so was a session
     # whose later events name another repository.
     for context_id in told.keys() - expected.keys():
         kind, _, rest = context_id.partition(":")

@@ -47,7 +47,7 @@ def said(event_type: str, payload: dict[str, Any] | None = None, **columns: Any)
 
 
 def begun() -> list[dict[str, Any]]:
-    """What a hook records before the first prompt; one event stands outside of turns."""
+    """What a hook records before the first prompt; one event is outside of turns."""
     return [
         {"event_type": "sessions", "repo": REPO, "operation": "start", "title": "My Project"},
         said("session", operation="start"),
@@ -87,7 +87,8 @@ def test_what_came_before_the_name_has_it_too(tmp_path: Path) -> None:
 
 
 def test_a_session_that_waits_is_not_sent(tmp_path: Path) -> None:
-    """I37, P7: before its first prompt nothing of a session leaves, and this is said; then all of it does."""
+    """I37, P7: before its first prompt nothing of a session leaves, and this is stated; then all of it
+    does."""
     with new_store(tmp_path) as store, Server(Graph()) as server:
         store.append(begun())
         first = sender(store, server)

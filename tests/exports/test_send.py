@@ -323,7 +323,7 @@ def test_no_key_leaves_by_a_redirect(store: Store) -> None:
 
 
 def test_a_rejected_key(store: Store, tmp_path: Path) -> None:
-    """P5: a rejected key is said once, stops the export, and is in no message and not in the log."""
+    """P5: a rejected key is stated once, stops the export, and is in no message and not in the log."""
     key = "wrong-key-98765"
     with Server(Graph()) as server:
         with pytest.raises(ServiceError, match="rejects the key") as caught:
@@ -348,7 +348,7 @@ def test_a_rejected_key(store: Store, tmp_path: Path) -> None:
     ],
 )
 def test_addresses_that_give_the_key_away(server: str, says: str) -> None:
-    """P5: the key goes over TLS or to this machine, and stands in no address."""
+    """P5: the key goes over TLS or to this machine, and is in no address."""
     with pytest.raises(Refused, match=says) as caught:
         endpoint_of(server, GRAPH)
     assert "pw" not in str(caught.value)
@@ -481,7 +481,7 @@ def test_the_wrong_interface(store: Store) -> None:
 
 
 def test_a_project_of_somebody_else(store: Store) -> None:
-    """P5: a project that stands there already stays as it is; an event in another's place is a conflict."""
+    """P5: a project that is there already stays as it is; an event in another's place is a conflict."""
     with Server(Graph()) as server:
         name, other = f"knowledge:my_project_{REPO}", f"intent:{SID}_001_002"
         for context in (name, other):

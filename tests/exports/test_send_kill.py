@@ -41,7 +41,7 @@ with Store.open(sys.argv[1]) as store:
 
 
 def more(store: Store, draw: random.Random, turn: int) -> None:
-    """A turn begins or ends, and events stand in it: states change from one export to the next."""
+    """A turn begins or ends, and events are in it: states change from one export to the next."""
     if draw.random() < 0.7:
         store.append([lifecycle.turn_start(SESSION, turn, f"Do {turn}")])
     store.append(

@@ -25,7 +25,7 @@ KEPT = 5
 
 
 def lines(oracle: str) -> list[bytes]:
-    """The snapshots that were told, oldest first."""
+    """The snapshots that were reported, oldest first."""
     try:
         with open(oracle, encoding="ascii") as file:
             return [bytes.fromhex(line) for line in file.read().split("\n")[:-1]]

@@ -217,7 +217,7 @@ def test_what_is_kept_again_comes_back(layout: Layout) -> None:
 
 
 def test_a_tree_that_cannot_be_read_stops_the_mark(layout: Layout) -> None:
-    """I24: what stands below a damaged tree is not taken for dead; one that is gone keeps nothing."""
+    """I24: what is below a damaged tree is not taken for dead; one that is gone keeps nothing."""
     blobs = open_store(layout)
     with blobs.writer(codec="raw") as writer:
         root = put_node(writer, {b"f": (FILE, b"content")})

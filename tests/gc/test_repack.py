@@ -65,7 +65,7 @@ def test_packs_become_one_and_everything_is_found(layout: Layout) -> None:
 def test_the_order_is_trees_then_paths_then_the_newest_first(
     layout: Layout, window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trees stand before contents, contents by path, of one path the newest first, read in any portions."""
+    """Trees come before contents, contents by path, of one path the newest first, read in any portions."""
     monkeypatch.setattr(module, "_WINDOW_BYTES", window)
     blobs = open_store(layout)
     made = versions(blobs, 9)

@@ -50,7 +50,7 @@ def expected_of(name: str) -> list[Answer]:
 
 
 def difference(expected: Answer, found: Answer) -> str | None:
-    """The first thing that is said otherwise; None when all is said that was."""
+    """The first thing that is stated otherwise; None when all is stated that was."""
     if (expected.code, expected.err) != (found.code, found.err):
         return f"{expected.name}: {expected.code} {expected.err!r} → {found.code} {found.err!r}"
     old, new = _documents(expected.out), _documents(found.out)

@@ -1,8 +1,8 @@
 """Makes the golden stores: `python -m tests.golden.make_stores NAME…`, or `all`, or `--changed`.
 
 A golden store is made once, by the revision whose store and answers it shows, and never again; a later
-revision adds stores under other names. With `--changed` it writes what is said now of those that there are,
-where that is said otherwise on purpose: docs/testing.md has the rule.
+revision adds stores under other names. With `--changed` it writes what is stated now of those that there are,
+where that is stated otherwise on purpose: docs/testing.md has the rule.
 """
 
 import gzip
@@ -56,7 +56,7 @@ def hooks_first(place: Place) -> None:
 
 
 def transcripts_first(place: Place) -> None:
-    """What four agents left on disk imported; their hooks told the same afterwards. Sealed in the end."""
+    """What four agents left on disk imported; their hooks reported the same afterwards. Sealed in the end."""
     steps = [step for make in AGENTS.values() for step in make()]
     _begin(place, steps)
     for step in steps:

@@ -1,4 +1,4 @@
-"""Fictional sessions of four agents, each told twice: by hooks, and in the file that the agent leaves.
+"""Fictional sessions of four agents, each reported twice: by hooks, and in the file that the agent leaves.
 
 A step is `{"agent", "changes", "lines", "call"}`: what changed in the project since the step before, the
 lines that the agent added to its transcript, and the JSON that its hook was given. `@PROJECT@` and `@LEFT@`

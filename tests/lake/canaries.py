@@ -167,7 +167,7 @@ def _record_write(root: Path, turn: dict[str, str]) -> None:
 
 
 def _record_question(root: Path, turn: dict[str, str]) -> None:
-    """The keys of an object are a person's words: answers stand under their questions."""
+    """The keys of an object are a person's words: answers are under their questions."""
     question = f"{word('question', texts)}?"
     args = {"questions": [{"question": question, "header": "h", "options": []}]}
     call = {**turn, "tool_name": "AskUserQuestion", "tool_use_id": "toolu_0004a", "tool_input": args}
@@ -284,7 +284,7 @@ def _name_a_tree(store: Store) -> None:
 
 
 def _record_what_is_denied_later(store: Store) -> None:
-    """A word that a person denies after it was recorded, wherever texts and paths stand."""
+    """A word that a person denies after it was recorded, wherever texts and paths are."""
     denied = word("denied", never)
     store.append(
         [

@@ -43,7 +43,7 @@ from tests.lake.shared_sessions import (
 )
 from tests.lake.small import answer, run
 
-# Columns in which paths of a machine stand, and lines that a store counts from contents.
+# Columns that contain paths of a machine, and lines that a store counts from contents.
 LOCAL = ("cwd", "worktree", "payload", "title")
 COUNTED = ("lines_added", "lines_removed")
 

@@ -70,7 +70,7 @@ def maintain(lake: Lake) -> None:
 
 
 def published_and_folded(root: Path, lake: Lake) -> "set[str]":
-    """Publish with texts, and fold; the words that stand in files of projections then."""
+    """Publish with texts, and fold; the words that are in files of projections then."""
     tables.init(lake.place, lake.catalog)
     publish(root, lake)
     fold(lake)

@@ -278,7 +278,7 @@ def test_a_damaged_file_of_events_is_named(file_place: Place, tmp_path: Path, lo
 
 
 def test_a_file_of_another_store_is_not_believed(file_place: Place, tmp_path: Path, locus: Locus) -> None:
-    """Events of one store that stand among those of another are damage, not its history (I11)."""
+    """Events of one store that are among those of another are damage, not its history (I11)."""
     ids = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

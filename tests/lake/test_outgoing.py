@@ -157,7 +157,7 @@ TOKEN, KEY, PASSWORD = made()["github"], made()["aws"], "xK7" + "q9Lm2-Pw4"
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Iterator[Store]:
-    """A store in which secrets stand wherever an older version, or another one's rules, let them pass."""
+    """A store with secrets wherever an older version, or another one's rules, let them pass."""
     with Store.init(tmp_path / "s", repo_hash="ab" * 6, force=True) as store:
         Path(store.layout.config_file).write_text("[redaction]\nenabled = false\n")
         store.reread_rules()

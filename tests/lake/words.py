@@ -1,4 +1,4 @@
-"""Which words stand in the objects of a place, whatever their form: as bytes, and in what they hold."""
+"""Which words are in the objects of a place, whatever their form: as bytes, and in what they hold."""
 
 import zlib
 from collections.abc import Collection

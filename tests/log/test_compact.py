@@ -340,7 +340,7 @@ def test_names_of_replaced_segments_are_forgotten_in_the_end(log: Log) -> None:
 
 
 def test_replaced_segments_are_verified(log: Log) -> None:
-    """I11: a changed byte in one is told, and is no damage: nobody needs the file any more."""
+    """I11: a changed byte in one is reported, and is no damage: nobody needs the file any more."""
     filled(log)
     inputs = log.segments()
     compacted(log)

@@ -43,7 +43,7 @@ class Died(BaseException):
 class Oracle:
     """What is known outside the store: batches acknowledged with their positions, and batches tried.
 
-    `rotten` are positions whose bytes were destroyed on the disk: nothing stands there since, or the same.
+    `rotten` are positions whose bytes were destroyed on the disk: nothing is there since, or the same.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Goal: I1, I2, I10, I12, I13 beside rot. Method: that of `test_crash_points.py`, with operations that destroy
 the newest frame on the disk: a flipped bit in it, or a cut at its beginning or at the header. The oracle
-knows the positions; afterwards nothing stands there, or what stood there. Where a power cut took the note of
+knows the positions; afterwards nothing is there, or what stood there. Where a power cut took the note of
 what was acknowledged too, a cut cannot be noticed, and only there the search looks away; rot it always finds.
 """
 

@@ -100,7 +100,7 @@ def test_a_disk_without_place_for_room_takes_the_event(fresh: bool) -> None:
 
 
 def test_a_failed_write_inside_the_room_is_taken_back() -> None:
-    """I3: what a write that failed left in the room is gone before the next frame stands there."""
+    """I3: what a write that failed left in the room is gone before the next frame is there."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     journal.append([LINE])

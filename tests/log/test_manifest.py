@@ -55,7 +55,7 @@ def respelled(change: "dict[str, object]") -> bytes:
 
 
 def test_a_manifest_reads_back_as_it_was() -> None:
-    """Encoding and decoding are inverse, and the digest is of all that stands before it (design §7)."""
+    """Encoding and decoding are inverse, and the digest is of all that comes before it (design §7)."""
     data = encode(SECOND)
 
     assert decode(data, "m") == SECOND

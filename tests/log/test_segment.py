@@ -147,7 +147,7 @@ def test_frames_come_as_pieces_that_hold_their_positions() -> None:
 
 
 def test_a_bad_line_far_behind_the_first_stops_the_parsing() -> None:
-    """What another thread finds is told like what the first lines show (I11)."""
+    """What another thread finds is reported like what the first lines show (I11)."""
     lines = [encode_line(event(n, title="t" * 700)) + b"\n" for n in range(20_000)]
     lines[-1] = b"{}\t{}\n"
 

@@ -147,7 +147,7 @@ def test_a_short_tail_stays(tmp_path: Path) -> None:
 def test_a_question_after_an_append_copies_the_newest_events_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I21: SQL scans the tail where it is in memory, and answers as if it had read all of it from the start."""
+    """I21: SQL scans the tail where it is in memory, and answers as if it had read all of it afresh."""
     copied: list[int] = []
     load_tail = source.load_tail
 

@@ -77,7 +77,7 @@ def test_the_tools_that_read_are_all_there() -> None:
 
 
 def test_contents_are_shown_as_far_as_they_may_be(project: Path) -> None:
-    """P5: what holds a secret is withheld, a binary file is named, CR LF is told and not spelled out."""
+    """P5: what holds a secret is withheld, a binary file is named, CR LF is reported and not spelled out."""
     secret = ask(project, "file_at", turn="last", path="secret.txt")
     changed = ask(project, "diff", turn="last")
 
@@ -169,7 +169,8 @@ def test_sql_that_does_not_end_is_ended(project: Path, monkeypatch: pytest.Monke
 
 
 def test_a_call_that_takes_too_long_is_answered(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P6: an answer comes by the deadline, whatever the tool is at; an error that is not ours is told too."""
+    """P6: an answer comes by the deadline, whatever the tool is at; an error that is not ours is reported
+    too."""
 
     def slow(store: Store) -> str:
         time.sleep(1)

@@ -212,7 +212,7 @@ def test_a_running_turn_is_not_undone_by_its_session(work: Path, monkeypatch: py
 def test_a_turn_of_another_worktree_is_left_alone(
     work: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """P1: what was done in a linked worktree is no change of the directory that the store stands in."""
+    """P1: what was done in a linked worktree is no change of the directory that the store is in."""
     git(work, "worktree", "add", "-q", str(tmp_path / "linked"))
     agent = session_in(tmp_path / "linked", "src/app.py", "one", "two")
     (work / "src/app.py").write_text("print('two')\n")

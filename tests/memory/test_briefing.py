@@ -1,4 +1,4 @@
-"""The briefing: what is in it, what it stands on, how long it is; what is recorded has no say in it."""
+"""The briefing: what is in it, what it rests on, how long it is; what is recorded has no say in it."""
 
 import json
 import os

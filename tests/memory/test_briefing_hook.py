@@ -139,7 +139,7 @@ def test_nothing_is_printed_unless_it_is_asked_for(work: Path) -> None:
 
 
 def test_an_agent_that_forgets_what_hooks_said_is_told_again(work: Path) -> None:
-    """S3-21: a chat of Gemini CLI does not keep it, so one that goes on is told; of itself it is not."""
+    """S3-21: a chat of Gemini CLI does not keep it, so one that goes on gets it again, without itself."""
     assert '"keep the old parser"' in text_in(hook(work, "gemini-cli"))
     again = text_in(hook(work, "gemini-cli", source="resume"))
     assert '"keep the old parser"' in again and "gemini-cli: " not in again
@@ -271,7 +271,7 @@ def test_an_error_that_was_dealt_with_since_is_told_no_more(store: Store) -> Non
 
 
 def test_without_kept_facts_a_young_log_is_read_and_an_old_one_is_not(store: Store) -> None:
-    """P4: no work in proportion to history: of sealed events nothing is told until facts are kept."""
+    """P4: no work in proportion to history: of sealed events nothing is given until facts are kept."""
     assert [one["text"] for one in now(store)["decisions"]] == ["keep the old parser"]
     store.seal()
     assert briefing_hook.facts_now(store.layout, store.identity, time.monotonic() + 60) is None
@@ -283,7 +283,7 @@ def test_without_kept_facts_a_young_log_is_read_and_an_old_one_is_not(store: Sto
 def test_a_store_that_was_filled_before_it_is_switched_on_is_told_of_at_once(
     tmp_path: Path, sealed: bool
 ) -> None:
-    """S3-28: by hooks and by an import, sealed or not: the first session that begins afterwards is told,
+    """S3-28: by hooks and by an import, sealed or not: the first session that begins afterwards is briefed,
     though nobody ran `locus briefing`."""
     work = project(tmp_path)
     root = work / ".locus"

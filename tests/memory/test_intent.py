@@ -1,4 +1,4 @@
-"""What sessions are about: how it is said, who is active, what becomes of those that nobody ended."""
+"""What sessions are about: how it is stated, who is active, what becomes of those that nobody ended."""
 
 import errno
 import json
@@ -39,7 +39,7 @@ def begun(store: Store, agent: str, at_us: int, session: str, operation: str = "
 
 
 def test_an_intent_is_said_when_a_session_begins_and_read_from_the_log(store: Store) -> None:
-    """S3-1, S3-2, S3-12, P2: focus, scope and description stand in the start event, and nowhere else."""
+    """S3-1, S3-2, S3-12, P2: focus, scope and description are in the start event, and nowhere else."""
     one = intent.start(
         store, "claude-code", AUTH, ["src/auth/", "src\\login.py", "src/auth/"], "for the audit"
     )

@@ -74,7 +74,8 @@ def test_the_first_ten_lines_say_what_was_asked_what_came_of_it_and_what_is_left
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """S3-21, P7: of a session in each of these shapes, and no command that only looked is told as failed."""
+    """S3-21, P7: of a session in each of these shapes, and no command that only looked is reported as
+    failed."""
     path = claude.write(tmp_path / "s.jsonl", shape(Teller()))
     with new_store(tmp_path / ".locus") as store:
         claude.run(store, path)

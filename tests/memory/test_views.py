@@ -17,7 +17,7 @@ from tests.recorder.kept import new_store
 
 
 def write_views(store: Store, root: Path) -> list[Path]:
-    """All of them, as maintenance and `locus context` write them; where they stand."""
+    """All of them, as maintenance and `locus context` write them; where they are."""
     contexts = ContextStore(store, root)
     for phase in (PLANNING, IMPLEMENTATION):
         contexts.rebuild(phase)

@@ -1,6 +1,6 @@
 """The catalogue of mutants: the TOML files beside this module, one for each part of the design.
 
-A mutant is one step taken away: the text `old`, which stands in the file `path` exactly once, becomes
+A mutant is one step taken away: the text `old`, which is in the file `path` exactly once, becomes
 `new`, and each of `tests` fails. What holds no longer is named by `breaks` (invariants of docs/design.md
 §17), `walls` (attacks of docs/threat-model.md, each by the beginning of its row) and `requirements` (numbers
 of docs/requirements.md). `survives` says why no test notices yet; docs/mutants.md lists these mutants. Pure
@@ -34,7 +34,7 @@ class Mutant:
         return frozenset(int(number) for number in re.findall(r"\bI(\d+)\b", self.breaks))
 
     def applied(self, text: str) -> str:
-        """The text of the file with this change. Raises: ValueError unless `old` stands there once."""
+        """The text of the file with this change. Raises: ValueError unless `old` is there once."""
         found = text.count(self.old)
         if found != 1:
             raise ValueError(f"{self.name}: its text stands {found} times in {self.path}, not once")

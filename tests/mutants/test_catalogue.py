@@ -47,7 +47,7 @@ def quoted(docstring: str) -> set[str]:
 
 
 def test_every_mutant_can_be_made() -> None:
-    """The text that a mutant replaces stands in its file exactly once, and what comes of it compiles,
+    """The text that a mutant replaces is in its file exactly once, and what comes of it compiles,
     where it is Python."""
     for mutant in MUTANTS:
         text = (ROOT / mutant.path).read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def table_of(title: str) -> dict[str, str]:
 
 
 def test_every_wall_has_a_mutant() -> None:
-    """P5, P7: each row of the threat model is taken out of what ships by a mutant, or stands in
+    """P5, P7: each row of the threat model is taken out of what ships by a mutant, or is in
     docs/mutants.md with the reason why by none."""
     rows = attacks()
     named = {wall for mutant in MUTANTS for wall in mutant.walls}
@@ -99,7 +99,7 @@ def test_every_wall_has_a_mutant() -> None:
 
 def test_every_requirement_has_a_mutant(docstrings: dict[str, str]) -> None:
     """P7: what builds a required thing is taken away by a mutant that a test notices which quotes its number,
-    and which its row cites, or the number stands in docs/mutants.md with the reason."""
+    and which its row cites, or the number is in docs/mutants.md with the reason."""
     numbers = [number for number, _, _ in requirements()]
     cited = {number: {"::".join(one) for one in TEST.findall(shown)} for number, _, shown in requirements()}
     noticed = {
@@ -122,7 +122,7 @@ def test_every_requirement_has_a_mutant(docstrings: dict[str, str]) -> None:
 
 
 def test_survivors_are_those_of_the_page() -> None:
-    """P7: what no test notices stands in docs/mutants.md with the reason, until the list is empty."""
+    """P7: what no test notices is in docs/mutants.md with the reason, until the list is empty."""
     survivors = {f"`{mutant.name}`": mutant.survives for mutant in MUTANTS if mutant.survives}
 
     assert table_of("Survivors") == survivors

@@ -86,7 +86,7 @@ def test_uvx_tries_it(machine: Machine) -> None:
 
 
 def test_uvx_installs_no_hooks(machine: Machine) -> None:
-    """Its environment is in a cache: the refusal names that, and a command that works as it stands."""
+    """Its environment is in a cache: the refusal names that, and a command that works as it is."""
     done = machine.run(f"uvx --from {machine.wheel} locus hooks install", machine.project)
     command = re.findall(r"`(uv tool install .*?)`", done.stderr)
 

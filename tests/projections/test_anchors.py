@@ -110,7 +110,7 @@ def test_totals_begin_at_zero_and_are_null_when_unknown(log: Log) -> None:
 
 def test_a_call_is_counted_once(log: Log) -> None:
     """P3: of the lines of one response, in any session, the one with the most completion tokens counts,
-    where it stands; the others cost nothing."""
+    where it is; the others cost nothing."""
     call = {"agent": "claude-code", "message_id": "m1", "request_id": "q1", "prompt_tokens": 10}
     log.append(
         event("llm", 1, session_id="s1", turn=1, **call, completion_tokens=3),

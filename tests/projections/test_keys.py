@@ -43,7 +43,7 @@ def texts(keys: tuple[str, ...]) -> dict[str, str]:
 
 
 def without(key: str, text: str) -> str:
-    """A text without the places where a key stands: in conditions of joins, in names of rows, in lists."""
+    """A text without the places where a key occurs: in conditions of joins, in names of rows, in lists."""
     text = re.sub(rf"\w+\.{key} = \w+\.{key} AND ", "", text)
     text = re.sub(rf"(?<!USING )\({key}, (\w+)\)", r"\1", text)
     return re.sub(rf"(\w+\.)?\b{key}, ", "", text)

@@ -79,7 +79,7 @@ def test_other_columns_than_those_known_are_seen(con: duckdb.DuckDBPyConnection,
 
 
 def test_columns_of_one_name_keep_their_order(con: duckdb.DuckDBPyConnection, bound: list[str]) -> None:
-    """They cannot be told by their names, nor compared: so they are bound each time."""
+    """They cannot be distinguished by their names, nor compared: so they are bound each time."""
     asked = f"SELECT 1 AS a, '{AT}'::{TIME} AS a, 3 AS A"
     for _ in range(2):
         answer = _ask(con, asked)

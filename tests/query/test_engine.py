@@ -172,7 +172,7 @@ def test_parameters(log: Log) -> None:
 
 
 def test_values_are_python_values(log: Log) -> None:
-    """Times are aware datetimes in UTC wherever they stand; no package for time zones is needed."""
+    """Times are aware datetimes in UTC wherever they are; no package for time zones is needed."""
     noon = datetime(2025, 6, 1, 12, tzinfo=UTC)
     (row,) = log.rows(
         "SELECT TIMESTAMPTZ '2025-06-01 14:00:00+02', [TIMESTAMPTZ '2025-06-01 12:00:00Z', NULL], "

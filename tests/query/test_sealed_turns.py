@@ -30,7 +30,7 @@ def _commit(session: str, turn: int, commit: str, **columns: Any) -> bytes:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """Two sessions of an agent whose events stand between each other, and three commits, with an index."""
+    """Two sessions of an agent whose events are interleaved, and three commits, with an index."""
     with Store.init(tmp_path / ".locus", force=True) as store:
         turns = [_event(session, turn) for turn in (1, 2) for session in _SESSIONS for _ in range(3)]
         commits = [_commit("cccccccc", number, commit) for number, commit in enumerate(_COMMITS, 1)]

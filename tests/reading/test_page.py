@@ -85,7 +85,7 @@ def test_many_files_of_a_call_are_one_line(work: Path) -> None:
 
 
 def test_a_call_without_an_end_and_a_change_without_a_call_are_told(work: Path) -> None:
-    """What is not known is said: a call that never ended, files that changed while no call ran."""
+    """What is not known is stated: a call that never ended, files that changed while no call ran."""
     agent = Agent(work)
     agent.start()
     agent.prompt("Wait")
@@ -134,7 +134,8 @@ def test_a_turn_that_was_taken_back_says_so(work: Path) -> None:
 
 
 def test_words_are_not_repeated_and_thoughts_only_asked_for(work: Path) -> None:
-    """The end of a turn repeats the last message: it stands once. Thoughts are shown where everything is."""
+    """The end of a turn repeats the last message: it is shown once. Thoughts are shown where everything
+    is."""
     with Store.open(work / ".locus") as store:
         recorder_events = [
             ("turn", {"user_message": "Hello"}, "start", "user"),

@@ -184,7 +184,7 @@ def test_the_examples_of_the_tree_come_out(store: Store, hooks: Hooks) -> None:
 
 @pytest.mark.parametrize("snapshot_type", ["turn_start", "turn_end"])
 def test_a_snapshot(store: Store, hooks: Hooks, snapshot_type: str) -> None:
-    """S0-17, S0-18, S1-36: fact from system under its turn, with what git said."""
+    """S0-17, S0-18, S1-36: fact from system under its turn, with what git reported."""
     hooks.strict.store_snapshot(SID, "002", 1, "f" * 40, "main", ["a.py"], [], snapshot_type)
     event = last(store)
 

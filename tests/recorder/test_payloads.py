@@ -1,4 +1,4 @@
-"""What each event of a turn says, field by field, as it stands in the log."""
+"""What each event of a turn says, field by field, as it is in the log."""
 
 from pathlib import Path
 from typing import Any

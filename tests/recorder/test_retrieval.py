@@ -152,7 +152,7 @@ def test_insights_cite_what_they_rest_on(hooks: Hooks) -> None:
 
 
 def test_insights_on_what_is_resolved_or_unknown(hooks: Hooks) -> None:
-    """S0-2, S1-56, P7: a resolved error is no advice; of what the log does not hold nothing is said."""
+    """S0-2, S1-56, P7: a resolved error is no advice; of what the log does not hold nothing is stated."""
     fixed = hooks.generate_insights("jwt")
     nothing = hooks.generate_insights("kubernetes")
     narrow = hooks.generate_insights("jwt", InsightsOptions(context_types=types("turn"), limit=1))

@@ -1,6 +1,6 @@
 """For everything that `locus store verify --deep` can name there is a command that settles it.
 
-Each kind of damage is made in a store of its own, verify names it, the command that stands beside it here is
+Each kind of damage is made in a store of its own, verify names it, the command that is beside it here is
 run, and verify ends with 0: through `locus` itself. What is lost stays told as known.
 """
 

@@ -40,7 +40,7 @@ def made_up(seed: int) -> Iterator[Told]:
             for _ in range(dice.randrange(20)):
                 at += dice.randrange(1, 2_000_000_000)
                 told = one_of(dice)
-                # Calls stand close together, so that many of one model are priced at once.
+                # Calls are close together, so that many of one model are priced at once.
                 when = (
                     at
                     if told["event_type"] != "llm"
@@ -306,7 +306,7 @@ def test_models_tools_and_paths_know_what_concerns_them(store: Store, prices: Pr
 
 
 def test_an_unknown_model_has_no_price(store: Store, prices: Prices) -> None:
-    """P7: what the library does not know costs null, not 0, and its tokens are told as unpriced."""
+    """P7: what the library does not know costs null, not 0, and its tokens are reported as unpriced."""
     with figures.asking(store) as query:
         rows = {row.key: row for row in figures.by(query, "model", prices)}
 

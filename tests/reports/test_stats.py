@@ -61,7 +61,7 @@ def test_a_table_of_each_dimension(store: str, dimension: str, capsys: pytest.Ca
 
 
 def test_a_plot_has_a_bar_for_each_row(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """P8: bars of what the rows know, as many as the limit lets, and it is said that there are more."""
+    """P8: bars of what the rows know, as many as the limit lets, and it is stated that there are more."""
     assert run(["--store", store, "stats", "--by", "tool", "--plot", "--limit", "3"]) == 0
     told = capsys.readouterr()
 
@@ -72,7 +72,7 @@ def test_a_plot_has_a_bar_for_each_row(store: str, capsys: pytest.CaptureFixture
 
 
 def test_totals_in_words(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """P7: calls that do not say how they ended are counted; what has no price is said with its share."""
+    """P7: calls that do not say how they ended are counted; what has no price is stated with its share."""
     assert run(["--store", store, "stats"]) == 0
     told = capsys.readouterr()
     assert "5 (3 worked, 1 failed, 1 unknown)" in told.out
@@ -83,7 +83,7 @@ def test_totals_in_words(store: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_unknown_lines_are_not_zero(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """P7: next to the sum of lines stands of how many changes it is not known, also where it is 0."""
+    """P7: next to the sum of lines is the number of changes without a known sum, also where it is 0."""
     known = Figures(file_changes=31, files=23, lines_added=0, lines_removed=7, lines_unknown=24)
     assert dict(stats._total(known))["changes"] == "31 in 23 files, +0 −7 lines, unknown for 24 of 31"
     assert stats.lines_of(known) == "+0 −7, 24 unknown"

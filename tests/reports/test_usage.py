@@ -42,7 +42,7 @@ def test_it_is_json_and_agrees_with_stats(store: Store) -> None:
 
 
 def test_hours_are_those_of_the_readers_clock_and_leave_commits_out(store: Store) -> None:
-    """P7: turns stand at the hour that the reader's clock showed, that weekday; commits are counted apart."""
+    """P7: turns are at the hour that the reader's clock showed, that weekday; commits are counted apart."""
     with figures.asking(store) as query:
         scope = Scope(since=MONDAY_US, until=MONDAY_US + 48 * HOUR_US)
         utc = usage.usage(query, ("day",), None, scope)["day"]

@@ -160,7 +160,7 @@ def test_every_reader_says_what_became_of_a_collected_content(store: Store, tmp_
 
 
 def test_a_content_that_nobody_released_is_damage(store: Store) -> None:
-    """P7, S1-46: a content of a kept session that is missing is told as damage, not as collected."""
+    """P7, S1-46: a content of a kept session that is missing is reported as damage, not as collected."""
     record(store, A)
     retention.archive(store, A)
     record(store, B)
@@ -246,7 +246,7 @@ def test_what_becomes_live_behind_the_plan_is_kept(store: Store, tmp_path: Path,
 
 
 def test_events_in_no_session_keep_what_they_name(store: Store) -> None:
-    """I24: an event that stands in no session is never released."""
+    """I24: an event that is in no session is never released."""
     with store.blobs.writer() as writer:
         id = writer.put(b"kept by nobody in particular\n" * 9)
         writer.flush()

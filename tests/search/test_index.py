@@ -154,7 +154,7 @@ def test_an_index_that_does_not_fit_is_made_anew(store: Store, tmp_path: Path, h
 
 
 def test_an_older_copy_of_the_log_makes_the_index_anew(store: Store, tmp_path: Path) -> None:
-    """I22: positions that mean other events now are told by the last event that was indexed."""
+    """I22: positions that mean other events now are reported by the last event that was indexed."""
     store.append([said(n, "before") for n in range(5)])
     search(store, "before")
     made = Path(index.path_of(store.layout)).read_bytes()

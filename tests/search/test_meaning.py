@@ -62,7 +62,7 @@ def test_events_are_found_by_meaning(store: Store) -> None:
 
 
 def test_vectors_go_with_the_index(store: Store) -> None:
-    """I22, I30: they stand in the same file, and are made again from the log."""
+    """I22, I30: they are in the same file, and are made again from the log."""
     model = Model("topics", Topics())
     find.search(store, query.parse("slow"), model=model)
     Path(index.path_of(store.layout)).unlink()

@@ -1,4 +1,4 @@
-"""An index that is not whole: the newest first, what is not searched is said, and nothing of it is lost."""
+"""An index that is not whole: the newest first, what is not searched is stated, and nothing of it is lost."""
 
 import os
 import shutil

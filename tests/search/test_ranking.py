@@ -22,7 +22,7 @@ LINE = st.lists(
     max_size=5,
 ).map(" ".join)
 LINES = st.lists(LINE, max_size=30)
-# A version of a path: what is cut out of the one before, and what stands there instead. Or words of an event.
+# A version of a path: what is cut out of the one before, and what is there instead. Or words of an event.
 STEP = st.one_of(
     st.tuples(st.sampled_from(["src/alpha.py", "b"]), st.integers(0, 30), st.integers(0, 4), LINES),
     st.tuples(st.just(None), st.integers(0, 30), st.integers(0, 4), LINES),

@@ -1,4 +1,4 @@
-"""The first look of an import for secrets misses nothing that the rules would find."""
+"""The first scan of an import for secrets misses nothing that the rules would find."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_odd_spellings_are_suspected(text: str) -> None:
 
 
 def test_json_without_secrets_is_passed() -> None:
-    """What only looks a little like a secret is not looked at closely: that is what the look is for."""
+    """What only looks a little like a secret is not looked at closely: that is what the scan is for."""
     texts: list[Any] = [
         {"max_tokens": 12, "token": "none", "key": "a1b2c3d4e5f6", NAME: "as"},
         {"required": ["token", NAME], "url": "http://localhost:8080/a@b", "text": "the key: it turns"},
@@ -67,7 +67,7 @@ def test_json_without_secrets_is_passed() -> None:
 
 
 def test_it_is_lent_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A redactor has the look while an import runs, and Python's where there is too little for it and no
+    """A redactor has the scan while an import runs, and Python's where there is too little for it and no
     database that another test has loaded."""
     monkeypatch.setattr(Matcher, "has_database", lambda _self, _size: False)
     redactor = Redactor(b"k" * 32)
@@ -85,7 +85,7 @@ def test_it_is_lent_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_import_withholds_what_is_denied(tmp_path: Path) -> None:
-    """P5: contents are looked at for what a person denied too, though the first look knows nothing of it."""
+    """P5: contents are looked at for what a person denied too, though the first scan knows nothing of it."""
     path = History().put(b"a", b"at acme-intranet\n").commit("1").write(str(tmp_path / "r"))
     (tmp_path / "s").mkdir()
     with Store.init(tmp_path / "s/.locus") as store:

@@ -113,7 +113,8 @@ def test_damage_of_one_file_is_told_and_lets_nothing_come_back(
 
 @pytest.mark.slow
 def test_damage_of_both_files_is_told_and_what_can_be_read_counts(root: Path) -> None:
-    """I11, P5: beyond the copy the writer is told, what is denied stays denied; erasing again mends it."""
+    """I11, P5: beyond the copy the writer is informed, what is denied stays denied; erasing again mends
+    it."""
     draw = random.Random(7)
     for file in FILES:
         (root / file).write_bytes(_flipped((root / file).read_bytes(), draw))
@@ -143,7 +144,7 @@ def test_a_rule_is_added_to_a_damaged_file_with_those_that_it_lost(root: Path) -
 
 @pytest.mark.parametrize("cut", [1, 70, 190, 219])
 def test_an_addition_that_was_cut_short_is_no_damage(root: Path, cut: int) -> None:
-    """I12: a process that died while it added rules leaves them to nobody's harm; the next goes on after them."""
+    """I12: a process that died while it added rules leaves them harmless; the next goes on after them."""
     layout = Layout(str(root))
     data = (root / "erased").read_bytes()
     rules = [erased_rules.text_rule(b"unfinished", bytes(32)), erased_rules.content_rule(blob_id(b"x"))]
@@ -200,7 +201,7 @@ def test_the_older_form_is_read_and_gets_checks(tmp_path: Path) -> None:
 
 
 def test_a_damaged_log_does_not_keep_verify_from_the_rules(root: Path) -> None:
-    """I11: where nobody can read what the log says of them, both are told."""
+    """I11: where nobody can read what the log says of them, both are reported."""
     (segment, *_) = sorted((root / "log/segments").iterdir())
     data = segment.read_bytes()
     segment.write_bytes(data[:40] + bytes(len(data) - 80) + data[-40:])
@@ -229,7 +230,7 @@ def older(rule: bytes) -> bytes:
 
 
 def places(text: bytes, data: bytes) -> list[tuple[int, int, str]]:
-    """Where the text stands as a word of its own, by its definition."""
+    """Where the text occurs as a word of its own, by its definition."""
     found = []
     for match in re.finditer(b"(?=%b)" % re.escape(text), data):
         start, end = match.start(), match.start() + len(text)

@@ -20,7 +20,7 @@ TOKEN = ASSIGNED["header"][1]
 PRIVATE = "".join(("<pri", "vate>a quiet word</pri", "vate>"))
 PLAIN = "nothing to see in this text about a token, a key and a pass"
 
-# Text around a secret: what JSON writes as an escape stands right beside it, and pairs of surrogates.
+# Text around a secret: what JSON writes as an escape is right beside it, and pairs of surrogates.
 BESIDE = ("\n{}\n", "\t{}\t", '"{}"', "\\{}\\", "\r\n{}\r\n", "\x01 {} \x1f", "\x1b[1m{}\x1b[0m",
           "\U0001f511{}\U0001f511",
           "\ud83d {} \udd11", "'{}'", "\x7f{}\x7f", "\\n{}\\n",
@@ -142,7 +142,7 @@ def test_denied_texts_are_found_in_json(denied: str) -> None:
 
 
 def test_a_look_that_fails_is_made_in_another_way() -> None:
-    """P5: where the look at many gives up, each event is looked at as if there were none."""
+    """P5: where the scan of many gives up, each event is looked at as if there were none."""
 
     def fails(_: object) -> list[bool]:
         raise MemoryError
@@ -169,7 +169,7 @@ def test_what_cannot_be_encoded_is_looked_at_first() -> None:
 
 
 def test_deep_nesting_alone_is_no_reason() -> None:
-    """P5, P2: what is nested too deeply to follow stays where only the first look saw a secret."""
+    """P5, P2: what is nested too deeply to follow stays where only the first scan saw a secret."""
     redactor = Redactor(b"k" * 32)
     for text, holds in (("token: is a word", False), (MADE["npm"], True)):
         deep: Any = {"a": text, "b": [("c", 1)]}

@@ -94,7 +94,7 @@ def test_every_place_in_an_event_is_looked_at(redactor: Redactor) -> None:
 
 
 def test_what_names_things_stays(redactor: Redactor) -> None:
-    """P1: ids, hashes, links and the paths of file events are not touched; replay stands on them."""
+    """P1: ids, hashes, links and the paths of file events are not touched; replay rests on them."""
     secret = MADE["aws"]
     names = {"event_id": "0" * 32, "after_hash": "blake3:" + "a" * 64, "agent_session_id": secret}
     given_ = event({"old_path": secret, "text": "x"}, **names, path=secret) | {"event_type": "file"}

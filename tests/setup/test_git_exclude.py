@@ -122,7 +122,7 @@ def test_any_name_is_meant_exactly(name: str, tmp_path: Path) -> None:
 
 
 def test_a_name_with_a_line_break_is_told(tmp_path: Path) -> None:
-    """P8: git's list cannot hold such a name, which is said, with what to do."""
+    """P8: git's list cannot hold such a name, which is stated, with what to do."""
     work = tmp_path / "two\nlines"
     work.mkdir()
     git(tmp_path, "init", "-q")

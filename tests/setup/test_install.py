@@ -256,7 +256,7 @@ def test_a_link_is_followed(tmp_path: Path, file: Path, homes: Homes) -> None:
 
 
 def test_a_dry_run_writes_nothing(file: Path, homes: Homes, tmp_path: Path) -> None:
-    """What would be written is told, and no file, receipt or lock is made."""
+    """What would be written is reported, and no file, receipt or lock is made."""
     file.write_bytes(SETTINGS["plain"])
     change = install.install(REAL, CLAUDE_CODE, str(file), WANTED, homes, dry_run=True)
 
@@ -325,7 +325,7 @@ def test_a_disk_that_refuses_leaves_old_or_new(
 
 
 def test_receipts_hold_nothing_of_the_settings(file: Path, homes: Homes, tmp_path: Path) -> None:
-    """P5: what is kept to take an edit back says where, and never what stands in the file."""
+    """P5: what is kept to take an edit back says where, and never what is in the file."""
     file.write_text('{\n  "env": {"TOKEN": "very-secret"}\n}\n')
     put_in(file, homes)
     kept = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]

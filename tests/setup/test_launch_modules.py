@@ -114,7 +114,7 @@ def test_a_bad_file_of_modules_is_passed_over(installed: Installed) -> None:
 
 def test_what_only_people_read_is_left_out() -> None:
     """I34: no docstrings, annotations, types or line numbers are laid out; what a class says of its fields
-    stays, and everything else runs as it stands."""
+    stays, and everything else runs as it is."""
     text = '"""Words."""\nTYPE_CHECKING = False\nif TYPE_CHECKING:\n    import nowhere\n'
     text += 'N: "int" = 2\nM: "int"\n'
     text += 'class C:\n    """Words."""\n    size: "int"\n'

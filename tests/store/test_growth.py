@@ -89,7 +89,7 @@ def test_a_turn_is_read_from_its_row_groups_alone(
 def test_what_is_shown_of_a_turn_is_read_once(
     store: Store, groups_read: "list[tuple[int, tuple[str, ...]]]"
 ) -> None:
-    """Its events and how its files were at start and end take one look, also in a large segment."""
+    """Its events and how its files were at start and end take one read, also in a large segment."""
     turn = middle(store)
     store.timeline(turn)
     groups_read.clear()

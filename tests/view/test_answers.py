@@ -340,7 +340,7 @@ def test_differences_are_those_of_the_command(sample: Sample, served: Served) ->
 
 
 def test_lines_of_a_change_have_their_numbers(sample: Sample, served: Served) -> None:
-    """Of the side on which a line stands; also where tool calls alone are known."""
+    """Of the side on which a line is; also where tool calls alone are known."""
     change = served.answer("/api/change", a=sample.turns["edit"], path="tea.py")
     assert change["hunks"][0]["lines"][:2] == [["+", None, 1, 'TEA = 3  # "tea"'], ["+", None, 2, ""]]
     within = served.answer("/api/change", a=sample.turns["partial"], path="told.txt")

@@ -1,4 +1,4 @@
-"""`locus share`: what stands in the page of a session, what must not, and what is said before."""
+"""`locus share`: what is in the page of a session, what must not, and what is stated before."""
 
 import base64
 import gzip
@@ -187,7 +187,7 @@ def test_a_page_of_some_turns_knows_nothing_of_the_others(tmp_path: Path) -> Non
 
 
 def test_results_of_calls_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """P7: --no-outputs leaves what calls gave back out, and how often is said."""
+    """P7: --no-outputs leaves what calls gave back out, and how often is stated."""
     page = share(tmp_path / "s.html", "--no-outputs")
     calls = [
         block
