@@ -8,7 +8,7 @@ Both sides get the same events as Python dicts with fresh event ids, encode them
 batch is on disk; contents that events name are in the store before. Sides:
 - locus: `Store.append`.
 - locus-without-note: the same, and nobody writes down what was acknowledged (docs/positions.md).
-- locus-without-checks: the same, and no value and no content is looked at (docs/appending.md).
+- locus-without-checks: the same, and no value and no content is checked (docs/appending.md).
 - raw: one write and one sync into room that is there already, of as many bytes: what no append can beat.
 - sqlite: a table of position, unique event id and the encoded event: the least that gives every event
   a place and takes none twice.

@@ -57,7 +57,7 @@ def _pieces(store: Store) -> Iterator[str]:
 
 
 class Maintainer:
-    """That process, for who measures beside it."""
+    """That process, for measurements beside it."""
 
     def __init__(self, path: str) -> None:
         self._process = subprocess.Popen(

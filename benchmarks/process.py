@@ -43,7 +43,7 @@ def locus() -> list[str]:
 
 
 def run(command: Sequence[str], *, cwd: str | None = None) -> subprocess.CompletedProcess[bytes]:
-    """Run to its end; RuntimeError with what it said when it fails."""
+    """Run to its end; RuntimeError with its output when it fails."""
     done = subprocess.run(
         command, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False
     )

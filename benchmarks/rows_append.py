@@ -59,8 +59,8 @@ def rows() -> list[Row]:
         ),
         Row(
             name="append-checks",
-            work="durable append, its values and contents looked at",
-            anchor="the same without a look",
+            work="durable append, its values and contents checked",
+            anchor="the same without these checks",
             unit=RATE_UNIT,
             durability=_DURABILITY,
             prepare=partial(_without, what="checks", writers=1),

@@ -26,7 +26,7 @@ _AGENT = "claude-code"
 _EDITED = "src/d0/edited.py"
 _EDITED_BYTES = 40_000
 _STORED_S = 120
-_LOOKED_AT = 950  # about as many as are looked at before a command
+_LOOKED_AT = 950  # about as many as are compared before a command
 _HOOKS = 100  # in one sample of the slowest of a hundred
 
 
@@ -71,7 +71,7 @@ def rows() -> list[Row]:
         Row(
             "hook-before-command",
             f"hook process, before a command, {_LOOKED_AT} files, nothing changed",
-            "the same before a tool that reads, which no look precedes",
+            "the same before a tool that reads, which no capture precedes",
             TIME_UNIT,
             "both sync their journal",
             _hook_before_command,
@@ -183,7 +183,7 @@ class Desk:
         )
         took = time.perf_counter() - start
         if done.returncode or bool(done.stdout) != answers:
-            raise RuntimeError(f"a hook said something: {done.returncode} {done.stdout!r} {done.stderr!r}")
+            raise RuntimeError(f"a hook printed something: {done.returncode} {done.stdout!r} {done.stderr!r}")
         return took
 
     def status_line(self) -> float:

@@ -96,7 +96,7 @@ def rows() -> list[Row]:
             f"the slowest of {_EDITS + 1} hook calls, each sync of the hooks takes {_BUSY_S:g} s",
             f"the bound: {_BOUND_S:g} s",
             TIME_UNIT,
-            "the hooks sync journal and packs, behind the end of the call",
+            "the hooks sync journal and packs, after the end of the call",
             _busy_disk,
         ),
     ]

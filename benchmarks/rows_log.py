@@ -195,7 +195,7 @@ def _index_incremental(bench: Bench) -> Iterator[Sides]:
         yield Sides(
             ours=after_new_events,
             anchor=lambda: seconds_of(store.rebuild),
-            size=f"{_NEW_EVENTS:,} events behind {source.events:,}, sealed before the clock starts",
+            size=f"{_NEW_EVENTS:,} events after {source.events:,}, sealed before the clock starts",
         )
 
 

@@ -112,7 +112,7 @@ def _search_index(bench: Bench) -> Iterator[Sides]:
             with closing(_opened(anchor)) as con:
                 return seconds_of(lambda: _insert(con, waiting.pop()))
 
-        yield Sides(ours=ours, anchor=theirs, size=f"{_NEW_EVENTS:,} events behind {sealed.events:,}")
+        yield Sides(ours=ours, anchor=theirs, size=f"{_NEW_EVENTS:,} events after {sealed.events:,}")
 
 
 @contextmanager

@@ -30,8 +30,8 @@ def rows() -> list[Row]:
         ),
         Row(
             name="timeline-tail",
-            work="locus timeline last, whole process, behind 40,000 events that no maintenance had sealed",
-            anchor="the same behind 2,000",
+            work="locus timeline last, whole process, after 40,000 events that no maintenance had sealed",
+            anchor="the same after 2,000",
             unit=TIME_UNIT,
             durability="neither writes",
             prepare=_timeline_tail,

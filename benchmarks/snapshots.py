@@ -16,7 +16,7 @@ from eventlog.replay.edited_tree import EditedTree
 
 _FILES_IN_DIRECTORY = 20
 _DIRECTORIES_IN_DIRECTORY = 16
-_PACKS = 8  # as many as make a merge due
+_PACKS = 8  # as many as trigger a merge
 _SESSIONS = 50
 _FIRST_TIME_US = 1_735_689_600_000_000  # 2025-01-01
 

@@ -43,7 +43,7 @@ def watched(desk: Desk) -> Iterator[None]:
 
 
 def _check(desk: Desk) -> None:
-    """Make sure that hooks look where Watchman says."""
+    """Make sure that hooks compare what Watchman reports."""
     desk.said("UserPromptSubmit", prompt="Go on")  # which has time for a full capture, and notes a clock
     for number in range(5):  # on a busy machine an answer may come too late
         with open(f"{desk.root}/changed", "w", encoding="ascii") as file:

@@ -7,8 +7,8 @@ Prints NAME=value lines and a last line `ready`: the master's address as SPARK_M
 programs read. With COMMAND it runs that with these names in its environment, and ends with its exit code;
 otherwise it runs until Ctrl-C, or until the process that started it is gone. All that it started ends then.
 
-Who may not read the directory of the settings cannot use the cluster: they hold a secret of this run alone.
-"""
+A user who may not read the directory of the settings cannot use the cluster: they hold a secret of this run
+alone."""
 
 import ctypes
 import importlib.util

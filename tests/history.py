@@ -2,7 +2,7 @@
 
 Run as a program, this module is one of the processes: a writer, a reader, or the one that seals. Each
 writes down in a file of its own when an operation began and ended (CLOCK_MONOTONIC is the same for
-all processes) and what it was told. Nobody else's word is taken: `check` compares these reports with
+all processes) and what it was answered. Nobody else's word is taken: `check` compares these reports with
 the log as it is in the end, in time linear in both but for sorting, and names the law that is broken.
 
     python -m tests.history writer|reader|sealer|keeper|collector|packer|copier|eraser ROOT NAME SEED REPORT
@@ -71,7 +71,8 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A view that was opened and read to its end; `turns` is what SQL then said (position, turns, events)."""
+    """A view that was opened and read to its end; `turns` is what SQL then answered (position, turns,
+    events)."""
 
     reader: str
     begin: int
@@ -123,7 +124,7 @@ def check(history: History) -> list[str]:
 
 
 def _check_places(history: History) -> Iterator[str]:
-    """I1, I2, I7: who said which position, and whether that is so."""
+    """I1, I2, I7: which process acknowledged which position, and whether that is so."""
     owner: dict[int, str] = {}
     for op in history.appends:
         for position in range(op.base, op.after) if op.base is not None else ():
@@ -142,12 +143,12 @@ def _check_places(history: History) -> Iterator[str]:
     for op in history.appends:
         for event_id in op.ids if op.acked else ():
             if event_id not in where:
-                yield f"I1: {op.name} was told {op.base}, but {event_id} is not in the log"
+                yield f"I1: {op.name} was answered {op.base}, but {event_id} is not in the log"
     free = history.next_position - len(owner.keys() | {row["position"] for row in history.rows})
     if free > sum(len(op.ids) for op in history.appends if op.unknown):
         yield f"I2: {free} positions belong to nobody"
     if any(position >= history.next_position for position in owner):
-        yield f"I1: the log ends at {history.next_position}, in front of an acknowledged event"
+        yield f"I1: the log ends at {history.next_position}, before an acknowledged event"
 
 
 def _tags(op: Append) -> list[str]:
@@ -160,7 +161,7 @@ def _tag_of(row: Row) -> str | None:
 
 
 def _check_batches(history: History) -> Iterator[str]:
-    """I1, I3: the rows of one append are side by side, where it was told; what lacks came earlier."""
+    """I1, I3: the rows of one append are side by side, where it was acknowledged; what lacks came earlier."""
     position_of = {row["event_id"]: row["position"] for row in history.rows}
     by_tag = {_tag_of(row): row["position"] for row in history.rows}
     for op in history.appends:
@@ -170,7 +171,7 @@ def _check_batches(history: History) -> Iterator[str]:
         )
         if len(bases) > 1:
             law = "I1" if op.acked and len({p - i for i, p in found.items()}) == 1 else "I3"
-            yield f"{law}: the events of {op.name} stand at {found}, its acknowledgement was {op.base}"
+            yield f"{law}: the events of {op.name} are at {found}, its acknowledgement was {op.base}"
             continue
         for base in bases:
             for i, event_id in enumerate(op.ids):
@@ -189,7 +190,7 @@ def _check_first_wins(history: History) -> Iterator[str]:
             if row["position"] > position:
                 yield f"I8: {event_id} is visible at {row['position']}, but {op.name} put it at {position}"
             elif row["position"] == position and _tag_of(row) != tag:
-                yield f"I1: at {position} stands {_tag_of(row)}, acknowledged was {tag}"
+                yield f"I1: at {position} is {_tag_of(row)}, acknowledged was {tag}"
     lawful = {tag for op in history.appends if op.acked or op.unknown for tag in _tags(op)}
     for row in history.rows:
         if (tag := _tag_of(row)) is not None and tag not in lawful:
@@ -223,7 +224,7 @@ def _check_real_time(history: History) -> Iterator[str]:
             highest = max(highest, (acks[ended].after, acks[ended].name))
             ended += 1
         if position < highest[0]:
-            yield f"{law}: {who} is at {position}, though {highest[1]} had been told {highest[0]}"
+            yield f"{law}: {who} is at {position}, though {highest[1]} had been answered {highest[0]}"
 
 
 def _check_reads(history: History) -> Iterator[str]:
@@ -236,9 +237,9 @@ def _check_reads(history: History) -> Iterator[str]:
         if read.next_position > history.next_position:
             yield f"I5: {read.reader} saw {read.next_position} positions, the log has {history.next_position}"
         elif read.digest != prefixes[seen_at[read.next_position]]:
-            yield f"I5: {read.reader} saw other events in front of {read.next_position} than the log has"
+            yield f"I5: {read.reader} saw other events before {read.next_position} than the log has"
         if read.turns is not None and sums.get(read.turns[0]) != read.turns:
-            yield f"I21: {read.reader} was told {read.turns} of turns, which no prefix of the log gives"
+            yield f"I21: {read.reader} was answered {read.turns} of turns, which no prefix of the log gives"
     ends = sorted(history.reads, key=lambda read: read.end)
     longest, done = 0, 0
     for read in sorted(history.reads, key=lambda read: read.begin):
@@ -282,7 +283,7 @@ def _check_numbering(history: History) -> Iterator[str]:
 
 
 def _check_erased(history: History) -> Iterator[str]:
-    """I30: what was erased is in no event, though it was said again."""
+    """I30: what was erased is in no event, though it was recorded again."""
     said = "\n".join(json.dumps(row["payload"]) for row in history.rows)
     yield from (f"I30: {text} was erased, and is there" for text in history.erased if text in said)
 

@@ -1,7 +1,7 @@
 """The processes of a history that have to do with contents: recording, collecting, merging, copying,
 erasing.
 
-As those of tests/history.py they write down what they were told, and run until they are killed. Sessions
+As those of tests/history.py they write down what they were answered, and run until they are killed. Sessions
 whose ids begin with `K` are kept for ever, those with `L` are let go as soon as they have ended.
 """
 
@@ -36,7 +36,7 @@ def copy_of(root: "str | Path") -> Path:
 
 
 def keep(store: Store, name: str, choose: random.Random, report: "Report", scratch: Path) -> None:
-    """Record sessions, look now and then whether an older one is what it was, let some go."""
+    """Record sessions, check now and then whether an older one is what it was, let some go."""
     done: list[tuple[str, dict[str, str]]] = []
     for n in range(1 << 30):
         gone = choose.random() < 0.3

@@ -4,7 +4,7 @@ A `Process` is a thread; before each of its calls to the `Machine` somebody choo
 is the list of these choices, and repeats exactly: each process has a clock, random numbers and descriptors of
 its own, which do not depend on the others. A process that waits for a lock (it sleeps) is not chosen again
 until another one gives something back; when all wait and nothing is given back they wait for each other.
-A process can be told to die before its n-th call: then its descriptors and locks are gone, as with SIGKILL.
+A process can be made to die before its n-th call: then its descriptors and locks are gone, as with SIGKILL.
 
 `random_schedule` draws a schedule from a seed. `every_schedule` goes through all of them. It need not run
 them all to their ends: when the files, the locks and all that each process has been answered are as they were
@@ -91,7 +91,7 @@ class Machine(SimFS):
         process.fds = set()
 
     def key(self) -> bytes:
-        """A digest of files and locks: of all that a process can be told of."""
+        """A digest of files and locks: of all that a process can observe."""
         if self._digest[0] != self.change_count:
             unnamed = [bytes(o.inode.data) for o in self._open.values() if not o.inode.links]
             parts = repr((sorted(self.tree().items()), self._links(), unnamed))
@@ -173,7 +173,8 @@ for _name in _METHODS:
     setattr(Machine, _name, _watched(_name))
 
 
-# Who goes on, of those that can, when the one who was at it (None: it has ended, or waits) makes a call.
+# Which process goes on, of those that can, when the one who was at it (None: it has ended, or waits) makes a
+# call.
 Chooser = Callable[["Schedule", "list[Process]", "Process | None"], Process]
 
 
@@ -230,7 +231,7 @@ class Schedule:
             raise Died
 
     def given_back(self, process: Process) -> None:
-        """Who waits may look again."""
+        """A process that waits may try again."""
         self._stalls = 0
         for other in self.processes:
             if other is not process:

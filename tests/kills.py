@@ -1,8 +1,8 @@
 """Doing something in a forked process that is killed (SIGKILL) before one of its effects on a disk.
 
 An effect is a call by which a process changes a disk or makes a change durable: any of them, through the seam
-or past it. A kill loses nothing that was written, so nothing is synced. Who forks must have no other threads
-that hold locks which the work needs.
+or past it. A kill loses nothing that was written, so nothing is synced. A process that forks must have no
+other threads that hold locks which the work needs.
 """
 
 import os

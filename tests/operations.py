@@ -34,7 +34,7 @@ class Scene:
 
     directory: Path
     acked: list[tuple[int, str]] = field(default_factory=list)
-    report: Callable[[bytes], object] | None = None  # told of what is acknowledged, at once
+    report: Callable[[bytes], object] | None = None  # called with what is acknowledged, at once
 
     @property
     def root(self) -> Path:

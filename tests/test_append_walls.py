@@ -22,7 +22,7 @@ from tests.older import append_as_before
 NOWHERE = to_text(blob_id(b"nobody stored this"))
 OUTSIDE = ("/etc/passwd", "..", "a/../../b", "a\0b", "", '"\\057etc"', '"\\056\\056/x"')
 
-# As long together as hashes are, in lists that are looked at as one text.
+# As long together as hashes are, in lists that are checked as one text.
 ODD_HASHES = (
     [NOWHERE.upper()], [NOWHERE[:-1] + "\u0661"], [NOWHERE[:-1] + "\udc80"], [NOWHERE[1:] + "b"],
     ["blake3:" * 10 + "a"], [NOWHERE[:-1], NOWHERE + "0"],

@@ -1,4 +1,4 @@
-"""Bit flips, cuts, zeros and rubbish in every kind of file of a store: told, or without effect.
+"""Bit flips, cuts, zeros and rubbish in every kind of file of a store: reported, or without effect.
 
 The store of these tests has every kind there is, a working directory beside it, and a restore into it that
 was killed. A damaged copy is asked everything in a process of its own, which has a limit on memory and on

@@ -202,7 +202,7 @@ BAD_LINES = {
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("words", BAD_LINES)
 def test_an_event_that_locus_cannot_have_written_is_named(store: Store, words: str, sealed: bool) -> None:
-    """S1-38, P7: identity, schema and payload of every event are looked at, in the tail and in segments."""
+    """S1-38, P7: identity, schema and payload of every event are checked, in the tail and in segments."""
     line = encode_line(
         {"event_id": "c" * 32, "event_type": "note", "event_kind": "fact", "source": "user"}
     ).partition(b"\t")[0]
@@ -311,7 +311,7 @@ def test_strays_are_told_and_are_no_damage(store: Store) -> None:
 
 
 def test_maintenance_sweeps_what_nobody_holds(store: Store) -> None:
-    """I18, S1-61: files that Locus left in `tmp/` a day ago go; young, foreign and lasting ones stay."""
+    """I18, S1-61: files that Locus left in `tmp/` a day ago go; recent, foreign and lasting ones stay."""
     old = [
         _stray(store, n, 2 * DAY_S)
         for n in (

@@ -1,7 +1,7 @@
-"""Stores that earlier revisions wrote, with what every reading verb said of them: it says the same today.
+"""Stores that earlier revisions wrote, with what every reading verb answered: it answers the same today.
 
-docs/testing.md has the rule for an answer that is to change. Who makes a store: tests/golden/make_stores.py.
-"""
+docs/testing.md has the rule for an answer that is to change. The maker of stores:
+tests/golden/make_stores.py."""
 
 import json
 import tarfile
@@ -96,7 +96,7 @@ def _facts(place: Place) -> list[Row]:
 
 
 def test_hooks_and_transcripts_say_the_same_in_either_order() -> None:
-    """P3: whichever told a fact first, sessions, turns, tool calls and model calls count once.
+    """P3: whichever reported a fact first, sessions, turns, tool calls and model calls count once.
 
     Left out is what the revisions that wrote these stores counted twice when hooks reported after the import;
     `tests/importers/test_either_order.py` has it all for stores of today.

@@ -346,7 +346,7 @@ def test_locks_are_taken_in_one_order(first: str, second: str) -> None:
 
 
 def test_an_exclusive_lock_keeps_others_out_until_it_is_released() -> None:
-    """I31: a second holder waits at most its deadline, and is told what it waited for."""
+    """I31: a second holder waits at most its deadline, and learns what it waited for."""
     fs, where = sim_store()
     outcomes: list[object] = []
 

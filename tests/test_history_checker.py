@@ -56,7 +56,8 @@ class Crowd:
         self.started += 1
 
     def mortal(self) -> list[int]:
-        """Who may be killed: not the readers, and nobody who has done nothing yet, on a busy machine."""
+        """Which processes may be killed: not the readers, and nobody who has done nothing yet, on a busy
+        machine."""
         return [
             i
             for i, (role, process) in enumerate(self.running)
@@ -254,14 +255,14 @@ def _refused_and_written(history: History) -> None:
 
 BROKEN: list[tuple[str, str, Callable[[History], object]]] = [
     ("I1", "an acknowledged event is gone", lambda h: _forget(h, "E")),
-    ("I1", "an acknowledged batch stands elsewhere", lambda h: _op(h, "b.1", base=8, expect=8)),
+    ("I1", "an acknowledged batch is elsewhere", lambda h: _op(h, "b.1", base=8, expect=8)),
     ("I1", "another event has the acknowledged position", lambda h: _sent_by(h, "D", "c.0 0")),
-    ("I1", "the log ends in front of what was acknowledged", lambda h: setattr(h, "next_position", 9)),
+    ("I1", "the log ends before what was acknowledged", lambda h: setattr(h, "next_position", 9)),
     ("I2", "a position was given twice", lambda h: _op(h, "b.0", base=2)),
     ("I2", "positions belong to nobody", lambda h: setattr(h, "next_position", 20)),
     ("I3", "half a killed batch is there", lambda h: _forget(h, "G")),
-    ("I3", "a foreign event stands inside a batch", lambda h: _move(h, "G", 9)),
-    ("I4", "who began later stands in front", _overtaken),
+    ("I3", "a foreign event is inside a batch", lambda h: _move(h, "G", 9)),
+    ("I4", "a later batch comes first", _overtaken),
     ("I5", "a read saw something else", lambda h: _see(h, 1, digest=h.reads[0].digest)),
     ("I5", "a read saw more than there is", lambda h: _see(h, 2, next_position=11)),
     ("I6", "a later read is shorter", _shorter(2)),

@@ -319,7 +319,7 @@ def test_no_two_public_classes_share_a_name() -> None:
             (
                 "eventlog.log",
                 "eventlog.blobs.pack",
-                # RE2 looks through the contents of an import many times faster than Python.
+                # RE2 scans the contents of an import many times faster than Python.
                 "eventlog.secrets.engines",
                 "eventlog.projections",
                 "eventlog.query",

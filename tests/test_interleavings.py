@@ -57,7 +57,8 @@ OWN = ("action", "snapshot", "session", "turn", "file")  # others are notes of m
 
 @dataclass(slots=True)
 class Batch:
-    """An append: its events, when it began and ended (in steps of the schedule), and where it was told."""
+    """An append: its events, when it began and ended (in steps of the schedule), and where it was
+    acknowledged."""
 
     ids: list[str]
     begin: int
@@ -83,7 +84,7 @@ class Scene:
     first: list[str] = field(default_factory=list)  # ids of events that were there at the beginning
     batches: list[Batch] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
-    copied: int = 0  # how many events a backup was told to have
+    copied: int = 0  # how many events a backup was reported to have
     erased: bool = False
     schedule: Schedule | None = None
     numbers: dict[str, int] = field(default_factory=dict)
@@ -146,7 +147,7 @@ def append(scene: Scene, store: Store, who: Process) -> None:
 
 
 def expect(scene: Scene, store: Store, who: Process) -> None:
-    """I9: where the log ended when it looked, or not at all."""
+    """I9: where the log ended when it read, or not at all."""
     position = store.journal.next_position()
     with suppress(Conflict):
         base = scene.append(store, [_event(scene.new_id(who))], expect_position=position)
@@ -166,7 +167,7 @@ def compact(scene: Scene, store: Store, who: Process) -> None:
 
 
 def read(scene: Scene, store: Store, who: Process) -> None:
-    """I5, I6, I17: what a view shows it shows again, whatever happens; the next one goes on behind it."""
+    """I5, I6, I17: what a view shows it shows again, whatever happens; the next one goes on after it."""
     for _ in range(2):
         begin = scene.step
         with store.view() as view:
@@ -214,7 +215,7 @@ def collect(scene: Scene, store: Store, who: Process) -> None:
 
 
 def pin(scene: Scene, store: Store, who: Process) -> None:
-    """Who can read it when it is told to be kept can read it ever after."""
+    """A process that can read it when it is reported as kept can read it ever after."""
     retention.pin(store, GONE)
     (tree,) = [e["tree_hash"] for e in store.events(session_id=GONE, event_types=("snapshot",))]
     root = from_text(str(tree))
@@ -332,7 +333,7 @@ def _wrong_log(scene: Scene, events: list[Event]) -> list[str]:
     for batch in scene.batches:
         found = [where.get(id) for id in batch.ids]
         if batch.base >= 0 and found != list(range(batch.base, batch.base + len(found))):
-            problems.append(f"I1: {batch.ids} was told {batch.base} and stands at {found}")
+            problems.append(f"I1: {batch.ids} was answered {batch.base} and is at {found}")
         elif None in found and any(place is not None for place in found):
             problems.append(f"I3: half of a batch: {found}")
     order = [str(event["event_id"]) for event in events]
@@ -348,7 +349,7 @@ def _wrong_order(scene: Scene) -> list[str]:
     for batch in scene.batches:
         for other in scene.batches:
             if 0 <= other.end < batch.begin and 0 <= batch.base < other.base:
-                problems.append(f"I4: {batch} is in front of {other}")
+                problems.append(f"I4: {batch} is before {other}")
         for seen in scene.seen:
             if 0 <= batch.end < seen.begin and not set(batch.ids) <= set(seen.ids):
                 problems.append(f"I6: a view that began later lacks {batch}")
@@ -584,7 +585,7 @@ def test_all_orders_of_two_calls_each_are_found() -> None:
 
 
 def test_who_waits_for_a_lock_that_is_never_given_back_is_found() -> None:
-    """I31: processes that wait for each other are told of."""
+    """I31: processes that wait for each other are reported."""
     machine = Machine()
     fds = [machine.open(f"/{n}", os.O_CREAT | os.O_RDWR) for n in range(4)]
 

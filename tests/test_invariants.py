@@ -104,7 +104,8 @@ def damages_of(data: bytes) -> Iterator[bytes]:
 def test_the_whole_store_says_the_same_or_that_it_is_damaged(
     sound: tuple[Path, Answers], tmp_path: Path
 ) -> None:
-    """I11, I22: of every file any damage is found by `verify` or has no effect; no reader is told wrong.
+    """I11, I22: of every file any damage is found by `verify` or has no effect; no reader gets a wrong
+    answer.
 
     What is derived may be damaged without any effect; a journal that ends early is a torn append.
     """
@@ -114,7 +115,7 @@ def test_the_whole_store_says_the_same_or_that_it_is_damaged(
         for path in files_of(copy):
             data = path.read_bytes()
             if path == files_of(copy, "index")[0]:
-                continue  # the older generation is not looked at
+                continue  # the older generation is not read
             derived = str(path.relative_to(copy)).startswith(DERIVED)
             for damaged in damages_of(data):
                 if damaged != data:
@@ -194,7 +195,7 @@ def test_each_byte_of_a_journal_counts(tmp_path: Path) -> None:
 
 
 def _without_numbers(event: Event) -> Event:
-    """Events behind a lost one count without it."""
+    """Events after a lost one count without it."""
     return {name: value for name, value in event.items() if name not in NUMBERING_COLUMNS}
 
 

@@ -1,9 +1,10 @@
 """SIGKILL before each effect of every operation: real processes on a real disk, an oracle outside the store.
 
 The operations are those of tests/operations.py. A process does one of them on a copy of a small store and is
-killed before its n-th call that changes the disk, or in the middle of it when that is a write. What it said
-to be acknowledged goes through a pipe. Then another process finds everything acknowledged, and nothing wrong
-but a torn tail; the operation, done again, comes to its end; nothing is left in `tmp/` that no sweep knows.
+killed before its n-th call that changes the disk, or in the middle of it when that is a write. What it
+acknowledged to be acknowledged goes through a pipe. Then another process finds everything acknowledged, and
+nothing wrong but a torn tail; the operation, done again, comes to its end; nothing is left in `tmp/` that no
+sweep knows.
 
 By default one kill of each of some operations is tried, chosen by LOCUS_SEED (1). LOCUS_HUNT=minutes tries as
 many as fit, of all, in a random order (LOCUS_SEED); a failure names the case, which

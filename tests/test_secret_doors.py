@@ -17,7 +17,7 @@ from eventlog.secrets.redaction import Redactor
 from tests.secrets_made import assigned, made
 
 HUNT = float(os.environ.get("LOCUS_HUNT", "0"))
-AT_ONCE = 24  # texts of an example: preparing the expression takes longer than looking at one
+AT_ONCE = 24  # texts of an example: preparing the expression takes longer than scanning one
 
 SIGNS = ("=", " = ", ": ", ":", " := ", "=>", " => ", ">", " ", "\t=\t", '": "', "' : '", "', '", ": str = ")
 QUOTES = ("{}", '"{}"', "'{}'", "`{}`", '\\"{}\\"', "r'{}'", "<{}>", "Bearer {}", '"token {}"', "({})")
@@ -109,7 +109,7 @@ def text(draw: st.DrawFn) -> str:
 @given(texts=st.lists(text(), min_size=AT_ONCE, max_size=AT_ONCE))
 def test_both_looks_see_what_the_rules_find(texts: list[str]) -> None:
     """P5: a hook and an import write the same events and withhold the same contents: what the rules say that
-    look at everything."""
+    scan everything."""
     names = [whole[: whole.find("=")] for whole in texts[:6]]
     payloads: list[object] = [*texts, [texts[0]], {texts[0]: 1}]
     payloads += [*({name: VALUES[1]} for name in names), *([name, VALUES[0]] for name in names)]

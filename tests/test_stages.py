@@ -134,7 +134,7 @@ def test_a_stage_may_end_by_itself_when_its_time_is_up(stages: Stages) -> None:
 
 
 def test_a_process_that_outlives_its_stage_decides_nothing(stages: Stages, tmp_path: Path) -> None:
-    """Who left the stage's group may write into the scratch directory while it is removed."""
+    """A process that left the stage's group may write into the scratch directory while it is removed."""
     leaver = tmp_path / "leaver.py"
     leaver.write_text(
         "import os, sys\n"

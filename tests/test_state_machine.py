@@ -304,7 +304,7 @@ class StoreMachine(RuleBasedStateMachine):
     def put(self, contents: list[bytes]) -> None:
         """I25: what is there already is stored no second time.
 
-        A put that died may have stored its contents, although nobody was told so.
+        A put that died may have stored its contents, although nobody was answered so.
         """
         given = {to_text(blob_id(data)) for data in contents}
 
@@ -390,7 +390,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 3), count=st.integers(1, 2))
     def say_a_secret(self, number: int, count: int) -> None:
-        """What was erased is not said again: it would be taken out, of which the model knows nothing."""
+        """What was erased is not recorded again: it would be taken out, of which the model knows nothing."""
         if number not in self.erased:
             said = {"event_type": "action", "payload": {"x": f"before {SECRETS[number]} behind"}}
             self.attempt(lambda: self.one.append([dict(said) for _ in range(count)]))

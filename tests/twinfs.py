@@ -4,7 +4,7 @@ pyarrow and DuckDB read files by their paths, so a store that is asked SQL needs
 power cut leaves of them, the simulated machine knows. `Disk.cut_power` puts the files there that it
 kept. What DuckDB writes past the seam is taken over when its file is synced or linked.
 
-A `Process` is one process on the disk. It may be told to end before one of its next calls: that call
+A `Process` is one process on the disk. It may be made to end before one of its next calls: that call
 and all later ones raise `Died`, and `Disk.kill` frees its descriptors and locks as the kernel would.
 Time, randomness and the boot id are the disk's own, so that a run replays. One thread at a time.
 """
@@ -17,7 +17,7 @@ from tests.simfs import Choice, SimFS
 
 
 class Died(BaseException):
-    """The process was told to end here."""
+    """The process was made to end here."""
 
 
 class Disk:

@@ -15,7 +15,7 @@ from eventlog.base.types import Event
 from eventlog.secrets import bulk_prefilter
 from eventlog.secrets.redaction import Redactor
 
-_ENOUGH = 2 << 20  # bytes at which an import lends its look to the redactor
+_ENOUGH = 2 << 20  # bytes at which an import lends its scan to the redactor
 _PIECE_MAX = 16  # characters of a secret that may stay where they are: a beginning that says whose it is
 
 Door = Callable[[Sequence[Sample]], "list[bool | None]"]

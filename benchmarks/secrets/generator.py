@@ -1,6 +1,6 @@
 """Texts that hold a secret of a known kind, the same for the same seed.
 
-A kind is a table of `tokens.toml` or `services.toml` (a form of its own), of `places.toml` (what stands
+A kind is a table of `tokens.toml` or `services.toml` (a form of its own), of `places.toml` (what is
 around it gives it away), or of `held_out.toml`:
 
     group, vendor, source   what it is, whose, and where its form can be read up

@@ -1,4 +1,4 @@
-"""Fixtures: the day of tests/acceptance/story.py, told once for all tests of a module."""
+"""Fixtures: the day of tests/acceptance/story.py, played once for all tests of a module."""
 
 from collections.abc import Iterator
 

@@ -10,8 +10,8 @@ from eventlog.recorder import lifecycle
 def unlike_the_door(events: Iterable[Mapping[str, Any]]) -> list[tuple[object, ...]]:
     """(context id, column, what the door makes, what the event has), where these differ.
 
-    Who says it (`source`) is known better by the agent's own adapter: a person's command, a file that changed
-    by itself.
+    Who stated it (`source`) is known better by the agent's own adapter: a person's command, a file that
+    changed by itself.
     """
     found = []
     for event in events:

@@ -1,4 +1,4 @@
-"""One small day of work, told once through the doors that agents use, and what came of it.
+"""One small day of work, played once through the doors that agents use, and what came of it.
 
 `locus init`, Claude Code and Codex by their hooks, `locus mcp` by the SDK's client, a program by `Recorder`,
 and `locus export locusgraph` to a server that is strict: processes beside a real repository.

@@ -1,4 +1,4 @@
-"""What the next session is told of the one before: its codes, and what bears on a workstream."""
+"""What the next session learns of the one before: its codes, and what bears on a workstream."""
 
 import json
 

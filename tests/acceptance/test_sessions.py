@@ -197,7 +197,7 @@ def test_a_briefing_scopes_itself_to_the_session(story: Story) -> None:
 
 
 def test_start_and_show(story: Story) -> None:
-    """S3-1, S3-12, S3-15: what was said is what `show` without a name says of the current session."""
+    """S3-1, S3-12, S3-15: what was declared is what `show` without a name gives of the current session."""
     assert story.said["start"].code == 0
     session = story.shown["session"]
     said = story.all[f"sess-{session['session_id']}"]
@@ -237,7 +237,7 @@ def test_a_new_focus_is_a_new_session(story: Story) -> None:
 
 def test_a_hook_registers_a_session_that_takes_over_what_was_declared(story: Story) -> None:
     """S3-9, S3-21, S3-24, S3-35: one session of the agent is active, with the focus and scope that were
-    declared for it, and it is told so when it begins."""
+    declared for it, and it gets that when it begins."""
     [one] = story.active["in the hook's session"]
     assert (one["agent_session_id"], one["focus"], one["scope"]) == ("own-1", AUTH, ["src/auth/"])
     said = json.loads(story.hooked[0])["hookSpecificOutput"]

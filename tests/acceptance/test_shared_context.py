@@ -180,7 +180,7 @@ def _commit_and_clone(project: Project, told: Story) -> None:
 
 
 def _poison(clone: Project) -> None:
-    """A committed file whose commit is an option of git, looked at by every command."""
+    """A committed file whose commit is an option of git, read by every command."""
     path = clone.root / "data/context/planning_context.json"
     whole = json.loads(path.read_text("utf-8"))
     for entry in whole["entries"]:
@@ -272,7 +272,7 @@ def test_four_files_and_a_page(story: Story) -> None:
 
 
 def test_the_file_has_the_fields_of_the_schema(story: Story) -> None:
-    """S2-7, S2-9, S2-10, S2-13: every field of the schema, with the values that were said."""
+    """S2-7, S2-9, S2-10, S2-13: every field of the schema, with the values that were given."""
     whole = json.loads(story.files["data/context/planning_context.json"])
     entry = entry_of(whole)
     head = story.project.git("rev-parse", "main~2")
@@ -294,7 +294,7 @@ def test_the_file_has_the_fields_of_the_schema(story: Story) -> None:
 
 
 def test_session_ids_are_local(story: Story) -> None:
-    """S2-3, S2-10: they are kept for this machine with what was said of them, and a clone has none."""
+    """S2-3, S2-10: they are kept for this machine with what was recorded of them, and a clone has none."""
     local = json.loads(story.files["data/context/planning_sessions.local.json"])
     [row] = local["entries"]
 

@@ -90,7 +90,8 @@ def test_lines_are_counted_where_no_tool_tells_them(
 
 
 def test_a_decision(story: Story) -> None:
-    """S1-1, S1-32, S1-52: decision, reasoning, confidence and alternatives, told by the agent over MCP."""
+    """S1-1, S1-32, S1-52: decision, reasoning, confidence and alternatives, recorded by the agent over
+    MCP."""
     said = whole(story.one("claude", "decision"), "decision", "decision", "agent")
 
     assert some(said, "decision", "reasoning", "confidence", "alternatives_considered") == {

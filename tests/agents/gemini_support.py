@@ -55,7 +55,7 @@ class Gemini:
         self.write({"id": unique("m"), "timestamp": self.now(), "type": "user", "content": [{"text": text}]})
 
     def answer(self, text: str, *calls: Json) -> None:
-        """What the model said and asked for, told to the chat before its tools run and after."""
+        """What the model said and asked for, written to the chat before its tools run and after."""
         line = {"id": unique("m"), "timestamp": self.now(), "type": "gemini", "content": text, "thoughts": []}
         tokens = {"input": 800, "output": 20, "cached": 300, "thoughts": 7, "tool": 0, "total": 827}
         self.write({**line, "tokens": tokens, "model": "gemini-2.5-flash"})

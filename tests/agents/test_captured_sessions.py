@@ -179,7 +179,7 @@ def strings(value: object) -> Iterator[str]:
 
 @pytest.mark.parametrize("fixture", fixtures(), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_fixture_holds_no_machine_and_no_long_text(fixture: Path) -> None:
-    """P5: what a client is told by its vendor is long; none of it is kept, and nobody's directories."""
+    """P5: what a client gets from its vendor is long; none of it is kept, and nobody's directories."""
     found = list(strings([json.loads(line) for line in fixture.read_text(encoding="utf-8").splitlines()]))
 
     assert max(map(len, found)) <= 700

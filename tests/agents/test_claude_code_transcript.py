@@ -353,7 +353,7 @@ def test_lines_in_front_of_the_session_and_of_none_are_kept() -> None:
 
 
 def test_lines_of_later_versions_are_kept_whole() -> None:
-    """P7: what this version does not know is an event of its own, with all that it said."""
+    """P7: what this version does not know is an event of its own, with all that it holds."""
     tell = Teller()
     unknown: list[Line] = [
         {

@@ -1,4 +1,4 @@
-"""Histories that subagents and forks of Codex were copied from: told once, whichever file is read first.
+"""Histories that subagents and forks of Codex were copied from: recorded once, whichever file is read first.
 
 The shapes are those of real rollouts of 0.118: a copied line has another time, most events of the client are
 left out, and the call that made a subagent is answered in the copy with words that the parent never got.
@@ -152,7 +152,7 @@ def test_a_parent_that_ends_before_its_copy_is_completed(tmp_path: Path) -> None
 
 
 def test_what_a_copy_lacks_is_told_by_the_parent_read_later(tmp_path: Path) -> None:
-    """P3: times and what the client told of a call's end are kept beside the event from the copy."""
+    """P3: times and what the client reported of a call's end are kept beside the event from the copy."""
     with Store.init(tmp_path / ".locus") as store:
         run(store, write(tmp_path / "child.jsonl", child()))
         run(store, write(tmp_path / "parent.jsonl", PARENT))
@@ -215,7 +215,7 @@ def test_a_search_without_an_id_is_no_second_one_in_a_copy(tmp_path: Path) -> No
 def test_a_store_that_passed_over_copies_gains_only_what_is_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P3: lines that an earlier version named by their numbers are not told again under other names."""
+    """P3: lines that an earlier version named by their numbers are not recorded again under other names."""
 
     def numbered(self: Any, event_type: str, said: Any) -> tuple[str, ...]:
         session = [self._draft.session or ""] if event_type == "transcript" else []

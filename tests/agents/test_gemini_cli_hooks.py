@@ -230,7 +230,7 @@ def test_a_turn_that_nobody_ended_keeps_its_model_calls(tmp_path: Path) -> None:
 
 
 def test_what_no_hook_told_is_added_and_named_a_gap(tmp_path: Path) -> None:
-    """P7: a call that the chat has and no hook reported stands in the turn that hooks recorded, a cancelled
+    """P7: a call that the chat has and no hook reported is in the turn that hooks recorded, a cancelled
     one beside an equal one that was done."""
     work = project(tmp_path)
     agent = Gemini(work)

@@ -127,7 +127,7 @@ def test_settings_stand_where_the_agent_looks(tmp_path: Path) -> None:
 
 
 def test_the_doctor_says_that_a_folder_is_not_trusted(tmp_path: Path, homes: Homes) -> None:
-    """P7: where the agent runs no hook because its user said so, the doctor says it; the nearest rule
+    """P7: where the agent runs no hook because its user chose so, the doctor reports it; the nearest rule
     counts."""
     project = tmp_path / "trusted/project"
     (project / ".gemini").mkdir(parents=True)

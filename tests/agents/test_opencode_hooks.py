@@ -272,7 +272,7 @@ def test_a_hook_that_prints_no_briefing_changes_no_prompt(printed: str, tmp_path
     "said", [[SAID[3]], [SAID[0], SAID[1], SAID[3]], [["session.created", {"info": CHILD}, None], SAID[3]]]
 )
 def test_one_that_goes_on_a_fork_and_a_subagent_are_not_briefed(said: list[Any], tmp_path: Path) -> None:
-    """P4: who has the context already, or works for one that has it, is told nothing."""
+    """P4: an agent that has the context, or works for one that has it, gets nothing."""
     assert [len(parts) for parts in prompts_of(tmp_path, f"cat > said; {BRIEFED}", said)] == [1]
 
 

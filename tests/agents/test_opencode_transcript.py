@@ -317,7 +317,7 @@ def test_nothing_is_written_where_the_database_is(tmp_path: Path) -> None:
 
 
 def test_a_database_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """P7: a damaged database is one problem, said in a line; the other sessions are imported."""
+    """P7: a damaged database is one problem, reported in a line; the other sessions are imported."""
     good = written(tmp_path / "opencode.db", WHOLE)
     (tmp_path / "none.db").write_bytes(b"SQLite format 3\0" + b"\xff" * 4000)
     with Store.init(tmp_path / ".locus") as store:
@@ -377,7 +377,7 @@ def mutated(draw: st.DrawFn) -> Json:
 
 @given(st.lists(mutated() | st.dictionaries(st.text(max_size=9), JSONS, max_size=4), max_size=8))
 def test_no_line_makes_the_reader_fail(lines: list[Json]) -> None:
-    """P7: whatever a row holds, it is told or kept, and never the end of an import."""
+    """P7: whatever a row holds, it is recorded or kept raw, and never the end of an import."""
     draft = Draft("opencode")
     reader = OpenCodeReader(draft)
     for line in lines:

@@ -45,7 +45,7 @@ def test_a_shallow_clone_has_no_stable_hash(tmp_path) -> None:
 
 
 def test_an_unborn_repository_and_no_repository_have_no_hash(tmp_path) -> None:
-    """Before the first commit, and outside git, nothing stable can be said."""
+    """Before the first commit, and outside git, nothing stable can be known."""
     subprocess.run(["git", "init", "-q", str(tmp_path / "unborn")], check=True)
     (tmp_path / "plain").mkdir()
 

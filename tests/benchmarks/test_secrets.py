@@ -119,7 +119,7 @@ def test_gitleaks_rules_are_evaluated(tmp_path: Path) -> None:
 
 
 def test_a_run_names_no_held_out_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who writes rules may run the measurement: of held-out kinds it says sums alone."""
+    """An author of rules may run the measurement: of held-out kinds it gives sums alone."""
     assert command.main(["--no-corpus", "--each", "1", "--json", str(tmp_path / "r.json")]) == 0
 
     result = json.loads((tmp_path / "r.json").read_text())

@@ -24,7 +24,7 @@ SECOND = (b"second " * 40, b"shared " * 30, b"")
 
 
 class World:
-    """A machine, and what its processes were told is durable."""
+    """A machine, and what was acknowledged to its processes."""
 
     def __init__(self) -> None:
         self.fs, self.layout = sim_store()

@@ -3,7 +3,7 @@
 Before each call the simulated machine is copied, and each copy ends in every way that `crash_choices` knows.
 The log is a list of ids outside the machine: what it names when the machine ends must resolve on the one that
 comes back, then after the same work is done again, and after a sweep of all that was condemned. At every call
-another process may also look, put, tell the log, and close, in steps of its own. The protocol's steps are
+another process may also look up, put, tell the log, and close, in steps of its own. The protocol's steps are
 taken away one by one; each must be noticed.
 """
 

@@ -32,7 +32,7 @@ from eventlog.checkout.materialize import materialize
 from eventlog.worktree.contents import Deferral
 from tests.worktree.support import Bench, age
 
-# Who is not root reads only what its owner may read, and enters only what its owner may enter.
+# A user who is not root reads only what its owner may read, and enters only what its owner may enter.
 OWNER = 0 if os.geteuid() == 0 else 0o400
 MODES = st.integers(0, 0o7777).map(lambda mode: mode | OWNER)
 

@@ -150,7 +150,7 @@ def test_a_file_that_this_turn_left_alone_says_where_it_changed(reading: Reading
 
 
 def test_a_hit_leads_to_its_call_within_the_turn(reading: Reading, sample: Sample) -> None:
-    """Who found a line among a hundred calls need not look for it again."""
+    """A reader who found a line among a hundred calls need not search for it again."""
     reader = reading(sample.work, height=500).open("/search?q=chmod")
     reader.find(".hit").filter(has_text="call").locator("a").first.click()
     reader.ready()

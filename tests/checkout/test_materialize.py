@@ -390,7 +390,7 @@ def test_a_directory_swapped_for_a_link_is_not_entered(blobs, target, tmp_path):
 
 
 class SeesNothing(UserFiles):
-    """The target looks empty, as it does when files appear right after the look."""
+    """The target looks empty, as it does when files appear right after the check."""
 
     def listdir(self, dir_fd: int) -> list[str]:
         return []

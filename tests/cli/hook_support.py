@@ -134,7 +134,7 @@ class Agent:
         return tool_use_id
 
     def batch(self, *calls: tuple[str, str, dict[str, Any], str]) -> None:
-        """Args: calls: (tool_use_id, tool, args, what the model is told)."""
+        """Args: calls: (tool_use_id, tool, args, what the model is given)."""
         told = [
             {"tool_name": tool, "tool_input": args, "tool_use_id": id, "tool_response": answer}
             for id, tool, args, answer in calls

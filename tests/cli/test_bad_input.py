@@ -89,7 +89,7 @@ def test_a_revision_that_is_none_is_told(rev: str, recorded: Recorded, locus: Lo
 def test_a_repository_without_a_commit_is_told(
     tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unborn HEAD is an empty history, said in one line."""
+    """An unborn HEAD is an empty history, stated in one line."""
     git(tmp_path, "init", "-q", ".")
     monkeypatch.chdir(tmp_path)
     assert locus("init").code == 0

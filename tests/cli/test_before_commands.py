@@ -1,4 +1,5 @@
-"""The look before a command tells what stood there from what the command did, also when it is killed."""
+"""The capture before a command distinguishes what was there from what the command did, also when it is
+killed."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.cli.hook_support import Agent, Codex, events, notes
 
 
 def told(work: Path) -> dict[str, dict[str, Any]]:
-    """The last change that is told of each path."""
+    """The last change that is reported of each path."""
     return {e["path"]: e for e in events(work, "file")}
 
 
@@ -97,8 +98,8 @@ def test_a_command_that_two_hooks_tell_is_not_its_own_cause(work: Path) -> None:
 
 
 def test_only_commands_among_few_files_are_looked_at_before(work: Path) -> None:
-    """P4: tools that edit what they name, wait or only read are followed by their look, if by any; and so is
-    a command among many files."""
+    """P4: tools that edit what they name, wait or only read are followed by their capture, if by any; and so
+    is a command among many files."""
     agent = Codex(work)
     agent.prompt("Go")
     (work / "readme.md").write_text("# Mine\n")

@@ -243,7 +243,7 @@ def test_a_person_answers_over_many_commands(work: Path, locus: Locus, search_en
     assert (
         '"Change 3" ' not in shown and '"Change 3"' in shown and "+BROKEN" in shown and "locus undo " in shown
     )
-    assert by_hand(locus, "good")["found"] == at["found"]  # said once more
+    assert by_hand(locus, "good")["found"] == at["found"]  # answered once more
     assert locus("bisect", "reset").code == 0
     assert not directory.exists() and on_disk(work) == before
 

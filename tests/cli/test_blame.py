@@ -213,7 +213,8 @@ def test_withheld_lines_are_not_shown(work: Path, locus: Locus) -> None:
 
 
 def test_lines_are_counted_by_person(work: Path, locus: Locus) -> None:
-    """Who worked in the session, and the author of a commit; without a record of people it is not known."""
+    """The person who worked in the session, and the author of a commit; without a record of people it is not
+    known."""
     assert locus("person", "--name", "Some Person", "--email", "some@example.org").code == 0
     agent = Agent(work)
     agent.start()

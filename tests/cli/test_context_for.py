@@ -144,7 +144,7 @@ def test_nothing_of_the_codes_is_cut(recorded: Store, locus: Locus) -> None:
 
 
 def test_the_tool_gives_what_the_command_gives(recorded: Store, locus: Locus) -> None:
-    """S1-25: an agent that asks over MCP is told the same."""
+    """S1-25: an agent that asks over MCP gets the same."""
     sid = session_of(recorded)
     by_command = locus("context", "for", "JWT refresh", "--session", sid, "--agent", "claude-code").text
     arguments = {"message": "JWT refresh", "session_id": f"sess-{sid}"}
@@ -158,7 +158,7 @@ def test_the_tool_gives_what_the_command_gives(recorded: Store, locus: Locus) ->
 def test_an_empty_store_and_an_unknown_session(
     locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S1-26, P7: nothing recorded is nothing told; a session that is not there is named."""
+    """S1-26, P7: nothing recorded is nothing given; a session that is not there is named."""
     monkeypatch.chdir(tmp_path)
     assert locus("init").code == 0
     said = locus("context", "for", "Hello", "--session", "zzzzzzzz")

@@ -485,7 +485,8 @@ def test_a_prompt_without_a_start_keeps_its_session_active(work: Path) -> None:
 
 
 def test_a_turn_whose_last_tree_is_lost_is_not_called_exact(work: Path) -> None:
-    """P1: where the tree told last cannot be read nobody knows what changed since, so no path is certain."""
+    """P1: where the tree recorded last cannot be read nobody knows what changed since, so no path is
+    certain."""
     killed = killed_in_a_command("codex", work)
     layout = Layout(str(work / ".locus"))
     key = short(os.fsencode(os.path.realpath(work)))

@@ -236,7 +236,7 @@ def test_without_hooks_nothing_is_recorded_by_itself(
 
 def test_one_failure_is_told_once(project: Path, locus: Locus) -> None:
     """P7: a segment that is gone is one problem, not one for each check that wanted to read it; whether hooks
-    have recorded anything is then unknown, and not said."""
+    have recorded anything is then unknown, and not stated."""
     append(project, {"event_type": "action"})
     assert locus("store", "seal").code == 0
     (segment,) = (project / ".locus/log/segments").iterdir()
@@ -344,7 +344,7 @@ def test_a_briefing_that_nobody_gathered_yet(project: Path, locus: Locus) -> Non
 
 
 def test_damage_and_unfinished_restores(project: Path, locus: Locus) -> None:
-    """I11: what a quick look finds damaged is a problem, and so is a restore that never ended."""
+    """I11: what a quick check finds damaged is a problem, and so is a restore that never ended."""
     append(project, {"event_type": "action"})
     begin_restore(project)
     code, found = asked(locus)

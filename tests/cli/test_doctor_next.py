@@ -189,7 +189,7 @@ def test_the_next_command_sees_what_was_found(
 
 
 def run_named(todo: str, locus: Locus, project: Path) -> str:
-    """Run the first command that a finding names; what it said."""
+    """Run the first command that a finding names; what it printed."""
     found = re.search(r"(?:`|: )((?:locus|rm|chmod|echo) [^`]*)", todo)
     assert found is not None, todo
     words = shlex.split(found[1])

@@ -129,7 +129,7 @@ def test_hooks_that_git_could_take_away(project: Path, locus: Locus) -> None:
 
 
 def test_codex_that_records_is_trusted(project: Path, locus: Locus) -> None:
-    """P7: hooks that told something since their file was written run, whatever Codex noted of them."""
+    """P7: hooks that reported something since their file was written run, whatever Codex noted of them."""
     assert locus("hooks", "install", "--agent", "codex").code == 0
     assert "has not noted" in texts(asked(locus)[1], "codex")
     append(project, {"event_type": "action", "agent": "codex", "payload": {"hook_us": 1}})

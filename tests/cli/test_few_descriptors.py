@@ -31,7 +31,7 @@ def say_with_few(agent: Agent, name: str, count: int, **fields: object) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-@pytest.mark.parametrize("is_first", [True, False], ids=["first look", "later look"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["first capture", "later capture"])
 def test_a_prompt_with_few_descriptors_is_recorded_and_under_way(is_first: bool, tmp_path: Path) -> None:
     """P1, P4, I35: where the capture fails for want of descriptors the prompt is appended without it, its
     capture is reported as failed, and the turn is noted as under way, so that somebody closes it."""

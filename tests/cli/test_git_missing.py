@@ -107,7 +107,7 @@ def test_a_limited_import_of_a_partial_clone(locus: Locus, clone: Path, origin: 
 def test_a_clone_without_trees_has_the_messages(
     locus: Locus, origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who, when and why are recorded without the files; completing it gives what one import gives."""
+    """Author, time and reason are recorded without the files; completing it gives what one import gives."""
     clone = _clone(origin, tmp_path, monkeypatch, locus, "--filter=tree:0", "--bare")
     assert len(_report(locus, 4)["missing"]) == 5  # type: ignore[arg-type]
     turns = "select title, status, end_tree is null as bare from turns order by turn"

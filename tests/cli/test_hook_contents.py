@@ -105,7 +105,7 @@ def test_an_edit_beside_large_files_is_told_in_its_turn_with_its_cause(work: Pat
     agent.prompt("And now?")
     agent.stop()
     assert "capture" not in events(work, "snapshot")[-1]["payload"], "later trees hold what was stored"
-    assert len(events(work, "file")) == len(told), "no change is told for a content that was only stored"
+    assert len(events(work, "file")) == len(told), "no change is recorded for a content that was only stored"
     assert notes(work) == ""
     with Store.open(work / ".locus") as store:
         assert store.verify("deep") == []
@@ -282,7 +282,7 @@ main(sys.argv[3:])
 )
 def test_a_killed_process_leaves_the_list_to_the_next(work: Path, call: str, nth: int) -> None:
     """SIGKILL in the middle of its pack, before its name, its event and the stat cache: afterwards all is
-    stored once, and nothing has a name that was not looked through (P5, I32)."""
+    stored once, and nothing has a name that was not scanned (P5, I32)."""
     begun(work)
     (work / "big").write_bytes(os.urandom(LARGE))
     after_a_tool(work)
@@ -304,7 +304,7 @@ def test_a_killed_process_leaves_the_list_to_the_next(work: Path, call: str, nth
 
 
 def test_only_one_process_works_and_one_waits(work: Path) -> None:
-    """Who comes third leaves its list to the one that waits; that one stores it too."""
+    """The third process leaves its list to the one that waits; that one stores it too."""
     lock = layout_of(work)
     working = REAL.open(lock.lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)
     assert REAL.flock(working, True)

@@ -473,7 +473,7 @@ HOSTILE: dict[str, Any] = {
 
 @pytest.mark.parametrize("args", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_paths_are_not_followed(args: Any, work: Path) -> None:
-    """P4, P5: a path that leads out of the directory, or is none, is recorded as said and never opened."""
+    """P4, P5: a path that leads out of the directory, or is none, is recorded as given and never opened."""
     agent = Agent(work)
     agent.prompt("Go")
     tool = agent.begin("Write", args)
@@ -643,7 +643,7 @@ def test_a_hook_that_is_killed_leaves_a_sound_store(work: Path, tmp_path: Path) 
 
 def test_maintenance_is_started_once_and_not_waited_for(work: Path) -> None:
     """P4, I31: the end of a turn starts a maintainer of its own, once in its interval; it has nothing of the
-    agent's, and seals what is due."""
+    agent's, and seals what is pending."""
     with Store.open(work / ".locus") as store:
         store.append([{"event_type": "note", "payload": {"text": "x" * 100_000}}] * 22)
         assert end_of_journal(store.fs, store.layout.journal(1)) > TAIL_BYTES_MAX

@@ -1,4 +1,4 @@
-"""Many agents at once: eight hook processes at a time; what they were told is in the log once (P1, P3)."""
+"""Many agents at once: eight hook processes at a time; what they received is in the log once (P1, P3)."""
 
 import itertools
 import threading
@@ -60,7 +60,7 @@ class Oracle:
             "SubagentStop": ("subagent", "end", subagent, *place),
             "Notification": ("hook", fields.get("message"), *place),
         }[name]  # fmt: skip
-        self.calls[said] = 1  # said twice is recorded once
+        self.calls[said] = 1  # reported twice is recorded once
         if name == "UserPromptSubmit":
             self.calls["turn", "start", *place] = 1
             self.calls["session", "update", agent.name, session] = 1  # its title, from the first prompt
@@ -267,7 +267,7 @@ def test_a_change_counts_in_the_turn_of_its_action_whoever_found_it(tmp_path: Pa
     work = project(tmp_path)
     one, other = Agent(work), Codex(work)
     one.prompt("First")
-    names = {"a.txt": "at a prompt", "b.txt": "behind a tool"}
+    names = {"a.txt": "at a prompt", "b.txt": "after a tool"}
     begun = {}
     for path, text in names.items():
         args = {"file_path": str(work / path), "content": text}

@@ -17,7 +17,7 @@ from tests.cli.hook_support import Agent, events, here, notes, project, replayed
 from tests.conftest import files_of
 
 # The hook program on a clock that only sleeps and syncs move. Each sync waits for a file, and who makes one
-# says so, as does who ends. No look precedes a command.
+# says so, as does a process that ends. No capture precedes a command.
 _PROGRAM = """
 import os, sys, time
 from eventlog.base.fs import FileSystem
@@ -64,7 +64,7 @@ class SlowDisk:
         self._file = place / "go on"
 
     def hook(self, name: str, **fields: object) -> list[str]:
-        """One hook call; what was said until its process had ended."""
+        """One hook call; what was noted until its process had ended."""
         self._said.write_text("")
         command = [sys.executable, "-c", _PROGRAM, str(self._said), str(self._file), "claude-code"]
         environ = {**os.environ, "LOCUS_NO_MAINTENANCE": "1"}
@@ -79,7 +79,7 @@ class SlowDisk:
         return self._said.read_text().splitlines()
 
     def go_on(self, children: int = 1) -> list[str]:
-        """Let the disk do its work; what was said until so many children had ended."""
+        """Let the disk do its work; what was noted until so many children had ended."""
         self._file.touch()
         until = time.monotonic() + 60
         while sum(line.startswith("child ends") for line in self.said()) < children:
@@ -133,8 +133,8 @@ def test_a_tool_is_known_to_have_begun_before_its_event_is_durable(disk: SlowDis
 
 
 def test_a_change_is_told_once_its_contents_are_durable(disk: SlowDisk, tmp_path: Path) -> None:
-    """P4, I24: what a tool changed is looked at while the agent waits, and told by the child once its pack is
-    durable, as it was at that capture; a capture in between is left to the next."""
+    """P4, I24: what a tool changed is captured while the agent waits, and recorded by the child once its
+    pack is durable, as it was at that capture; a capture in between is left to the next."""
     (disk.work / "made.txt").write_text("one")
     done = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": {}}
     known = len(events(disk.work))

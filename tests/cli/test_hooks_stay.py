@@ -171,7 +171,7 @@ def test_a_file_that_git_tracks_is_told(project: Path, locus: Locus) -> None:
 
 
 def test_a_rule_that_brings_a_file_back_is_named(project: Path, locus: Locus) -> None:
-    """P8: a `.gitignore` comes before git's list, so a `!` in it is told with the file it is in."""
+    """P8: a `.gitignore` comes before git's list, so a `!` in it is reported with the file it is in."""
     (project / ".gitignore").write_text("!.claude/*\n")
     done = locus("hooks", "install", "--agent", "claude-code")
     assert done.code == 0 and ".gitignore has the rule !.claude/*" in done.err

@@ -309,7 +309,8 @@ def test_switching_on_is_no_change_of_anybodys(work: Path, tmp_path: Path) -> No
 
 
 def test_switching_off_is_no_change_of_anybodys(work: Path) -> None:
-    """P1, P5: what is there is not told as deleted; until the turn ends it is kept, and left out of texts."""
+    """P1, P5: what is there is not recorded as deleted; until the turn ends it is kept, and left out of
+    texts."""
     (work / ".env.other").write_text("other\n")
     agent = Agent(work)
     agent.prompt("Work")
@@ -369,7 +370,7 @@ def test_left_out_entries_are_counted(work: Path, tmp_path: Path) -> None:
 
 
 def test_a_person_is_asked_once(tmp_path: Path) -> None:
-    """A new store keeps them and says so; an older one is told of the choice until somebody makes it."""
+    """A new store keeps them and says so; an older one is offered the choice until somebody makes it."""
     new = tmp_path / "new"
     new.mkdir()
     made = locus_process("init", cwd=new)

@@ -50,7 +50,7 @@ def test_what_was_left_out_by_choice_is_listed_and_no_failure(work: Path, tmp_pa
 
 
 def test_left_out_and_asked_for_is_a_failure(work: Path, tmp_path: Path) -> None:
-    """P1: who names the path is told by exit code 4 that it is not there."""
+    """P1: a command that names the path ends with exit code 4, to say that it is not there."""
     play(work)
     out = tmp_path / "out"
     assert locus_process("replay", "last", "dumps", "note.txt", "--to", out, cwd=work).code == 4

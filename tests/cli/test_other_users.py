@@ -1,4 +1,4 @@
-"""Stores that may not be written, or belong to somebody else: told, and no hook disturbs (P4, I35)."""
+"""Stores that may not be written, or belong to somebody else: reported, and no hook disturbs (P4, I35)."""
 
 import json
 import os

@@ -239,7 +239,7 @@ def test_from_below_the_root_it_is_the_same_directory(copied: Recorded, locus: L
 def test_a_command_line_that_makes_no_sense_is_a_usage_error(
     copied: Recorded, locus: Locus, arguments: list[str]
 ) -> None:
-    """Exit code 2, before anything is looked at."""
+    """Exit code 2, before anything is read."""
     assert locus("restore", *arguments).code == 2
 
 

@@ -140,7 +140,7 @@ def test_decisions_with_their_reasons(spoken: Path, locus: Locus) -> None:
 
 
 def test_errors_are_open_or_resolved(spoken: Path, locus: Locus) -> None:
-    """S1-56, P7: told by the log, seen in what worked later, else open; with the time it took."""
+    """S1-56, P7: stated by the log, seen in what worked later, else open; with the time it took."""
     said = ask(locus, spoken, "errors")
     by_type = {row["error_type"]: row for row in said["errors"]}
 

@@ -310,7 +310,7 @@ def test_a_wrong_place_is_one_in_the_question(
     front: str, question: str, stores: int, recorded: Recorded, locus: Locus
 ) -> None:
     """Where DuckDB finds a fault while it parses, binds or runs, it is named by line and column of what was
-    asked, whatever is in front and whatever is put around it; MCP and Python are told the same line."""
+    asked, whatever is in front and whatever is put around it; MCP and Python get the same line."""
     text = front + question
     wrong = next(one for one in (_WRONG, "no_such_column", "where where") if one in text)
     at = text.index(wrong) + (len("where ") if wrong == "where where" else 0)

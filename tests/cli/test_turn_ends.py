@@ -141,8 +141,8 @@ def test_a_turn_that_was_closed_and_went_on_is_closed_again(name: str, work: Pat
 
 
 def test_a_look_after_the_end_tells_what_stands_there(work: Path, clients: Any) -> None:
-    """P1: a late call's capture finds what others changed since the end of its turn, though they told it: the
-    tree is in the log, so the turn ends as that capture saw it."""
+    """P1: a late call's capture finds what others changed since the end of its turn, though they reported
+    it: the tree is in the log, so the turn ends as that capture saw it."""
     client, other = clients("codex"), clients("claude-code")
     client.prompt()
     call = client.begin("make a.txt")
@@ -203,8 +203,8 @@ def test_others_at_work_before_the_end_of_a_session_are_said(work: Path, clients
 
 
 def test_a_look_at_the_start_of_a_session_is_none_of_its_turn(work: Path, clients: Any) -> None:
-    """P1: a session that is started again while its turn is under way looks, but not in that turn: what this
-    look found may have come after the turn's end."""
+    """P1: a session that is started again while its turn is under way captures, but not in that turn: what
+    this capture found may have come after the turn's end."""
     client = clients("claude-code")
     client.prompt()
     (work / "by_hand.txt").write_text("x")
@@ -240,7 +240,7 @@ def test_a_turn_without_any_tree_says_how_it_is(
 ) -> None:
     """P1: a turn that runs, and in which no capture was finished, is answered like all else that is not
     known: its state, why, what to do, and exit code 4."""
-    clients("codex").kill()  # so that the directory was looked at
+    clients("codex").kill()  # so that the directory was captured
     client = clients("claude-code")
     client.turn = "unheard"
     client.begin("make a.txt")

@@ -254,7 +254,7 @@ def test_the_doctor_says_how_old_checks_are(sealed: Path) -> None:
 
 
 def test_maintenance_scrubs_and_the_doctor_names_what_it_finds(sealed: Path) -> None:
-    """Rot in a segment that nobody asks is found by maintenance, remembered, and told."""
+    """Rot in a segment that nobody asks is found by maintenance, remembered, and reported."""
     (path,) = segments(sealed)
     good = path.read_bytes()
     path.write_bytes(good[:100] + bytes([good[100] ^ 1]) + good[101:])

@@ -185,7 +185,7 @@ def test_a_hook_call_lets_no_secret_through(work: Path, locus: Locus) -> None:
 def test_a_hook_ends_its_look_for_erased_texts_in_time(
     work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4, P5: after that time a large output is stored and withheld for this; a small file is looked at, and
+    """P4, P5: after that time a large output is stored and withheld for this; a small file is scanned, and
     a large one left to the process that stores it, which has the time."""
     assert locus("init").code == 0
     with Store.open(work / ".locus") as store:

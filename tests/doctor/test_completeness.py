@@ -152,7 +152,7 @@ def test_turns_without_known_files_are_named(store: Store) -> None:
 def test_sealing_and_repetition_change_nothing(
     tmp_path_factory: pytest.TempPathFactory, told: list[tuple[str, str]], sealed: int
 ) -> None:
-    """P2, I14: the statement is a fold of the log: sealed or not, told twice or once, it is the same."""
+    """P2, I14: the statement is a fold of the log: sealed or not, reported twice or once, it is the same."""
     made = {
         "start": start,
         "action": action,

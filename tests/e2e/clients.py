@@ -30,7 +30,7 @@ CACHE = Path(os.environ.get("LOCUS_E2E_CACHE") or Path.home() / ".cache/locus-e2
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended, and what it said."""
+    """How a run ended, and what it printed."""
 
     code: int
     out: str

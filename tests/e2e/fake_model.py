@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
                 **self._claude(call, tools),
             }
             for i, call in enumerate(step.calls)
-            if call.kind != "wait"  # it is told when a subagent ends
+            if call.kind != "wait"  # it is notified when a subagent ends
         ]
         self._keep("messages", name, number, message_id, step, usage, calls, "id")
         if step.status != 200:

@@ -1,4 +1,4 @@
-"""A hook that writes down what a client said and how the project looked: `record_hook.py LINES PROJECT`.
+"""A hook that writes down what a client sent and how the project looked: `record_hook.py LINES PROJECT`.
 
 A program of its own, standard library only. One line of JSON per call, in the order in which the
 calls got the lock: the payload, every file of the project, how long each transcript was.

@@ -76,7 +76,7 @@ PROJECT = {
     ".gitignore": (b"*.tmp\n", False),
 }
 
-# A word that is in the record alone, so that a request that holds it was told of it.
+# A word that is in the record alone, so that a request that holds it got it from there.
 RECORDED = "samovar"
 
 # Takes the token out of a plan.

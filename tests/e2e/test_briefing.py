@@ -1,4 +1,4 @@
-"""What a session that begins is told, as the true clients pass it on to the model."""
+"""What a session that begins is given, as the true clients pass it on to the model."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_nobody_is_told_who_did_not_ask_for_it(desk: Desk) -> None:
 
 
 def test_two_agents_in_one_repository_see_each_other(desk: Desk) -> None:
-    """S3-28, S3-39: while both are at work the one that began is told of the other, and the other, which
+    """S3-28, S3-39: while both are at work the one that began learns of the other, and the other, which
     asks, of the one that began; `locus who` has both."""
     (desk.store / "config.toml").write_text(ENABLED)
     with desk.client.started(desk.home, desk.project, prompt_of("wait")):

@@ -54,7 +54,7 @@ def use_of(desk: Desk) -> list[bool]:
 
 
 def agree(desk: Desk) -> None:
-    """What holds after the scenario: the model was told of the decision, and what it said was recorded."""
+    """What holds after the scenario: the model got the decision, and its answer was recorded."""
     assert use_of(desk) == [False, False, True, True]
     [event] = desk.events("discovery")
     assert event["agent"] == desk.client.agent

@@ -52,7 +52,7 @@ def test_the_command_shown_goes_on_with_the_conversation(desk: Desk, begun: str)
     environment["PATH"] = f"{programs}:{environment['PATH']}"
 
     with typed(session["resume"], desk.project, environment) as terminal:
-        if desk.client.agent == "codex":  # hooks that it was told of by no person
+        if desk.client.agent == "codex":  # hooks that no person announced to it
             terminal.until(lambda: "Trust all" in terminal.text(), "a question")
             terminal.rest()  # it drops what was typed before, and ends where there is no end of that
             terminal.press("\x1b[B\r", lambda: LAST_WORDS in terminal.text(), "the earlier conversation")

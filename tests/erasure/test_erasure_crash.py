@@ -1,6 +1,6 @@
 """A power cut or a kill at every call of an erasure: readers see all or nothing, and it can be finished.
 
-By default few calls, and few ends of the machine there, are looked at, which ones LOCUS_SEED (1) says; with
+By default few calls, and few ends of the machine there, are tested, which ones LOCUS_SEED (1) decides; with
 LOCUS_HUNT all are.
 """
 

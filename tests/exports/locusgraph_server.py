@@ -155,7 +155,7 @@ class Graph:
         return {context: memory.item["payload"] for context, memory in self.memories.items()}
 
     def check(self, body: bytes) -> tuple[int, str, list[dict[str, Any]]]:
-        """(status, why, items) of a body, before any item of it is looked at."""
+        """(status, why, items) of a body, before any item of it is read."""
         try:
             said = json.loads(body, parse_constant=_no_constant)
         except ValueError:
@@ -255,7 +255,7 @@ def _pour(request: BaseHTTPRequestHandler, head: bytes, again: bytes) -> None:
 
 
 class Server:
-    """A graph behind a port of this machine; a context manager. `plan` has a fault for each call to come."""
+    """A graph on a port of this machine; a context manager. `plan` has a fault for each call to come."""
 
     def __init__(self, graph: Graph, plan: list[Fault] | None = None, port: int = 0) -> None:
         self.graph = graph

@@ -211,7 +211,7 @@ def test_contents_come_along(tmp_path: Path, empty: Store) -> None:
 
 
 def test_each_content_stands_once_before_the_event_that_needs_it(tmp_path: Path) -> None:
-    """I24, I25: no content is written twice, and none behind an event that names it."""
+    """I24, I25: no content is written twice, and none after an event that names it."""
     store = recorded(tmp_path / "one")
     seen: set[str] = set()
     finished: set[str] = set()

@@ -364,8 +364,8 @@ def test_an_event_outside_of_sessions_has_a_context_too(tmp_path: Path) -> None:
 
 
 def test_decisions_that_shared_a_context_leave_one_by_one(tmp_path: Path) -> None:
-    """S0-16, S1-8, S1-55: earlier versions gave what agents told over MCP the context of its category; on the
-    wire each has its place in its turn, or an id of its own, and every reading call finds each."""
+    """S0-16, S1-8, S1-55: earlier versions gave what agents recorded over MCP the context of its category;
+    on the wire each has its place in its turn, or an id of its own, and every reading call finds each."""
     with Store.init(tmp_path / ".locus") as store:
         told: Event = {
             "event_type": "decision",

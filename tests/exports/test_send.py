@@ -261,7 +261,7 @@ LIES = [
 
 
 def test_what_cannot_be_believed() -> None:
-    """I36: an answer that makes no sense is told from one that does, and is not asked for again."""
+    """I36: an answer that makes no sense is distinguished from one that does, and is not asked for again."""
     record: dict[str, Any] = {
         **{name: [] for name in LINK_NAMES},
         "event_kind": "fact",
@@ -459,7 +459,8 @@ def test_a_body_that_is_refused_for_one_record(tmp_path: Path) -> None:
 
 
 def test_a_server_that_refuses_everything(store: Store) -> None:
-    """A server that refuses everything is told from a few bad records; nothing is noted as failed."""
+    """A server that refuses everything is distinguished from a few bad records; nothing is noted as
+    failed."""
     with Server(Graph()) as server:
         server.graph.refuse = lambda item: "unknown field: payload"
         with pytest.raises(ServiceError, match=r"refuses every record.*unknown field.*--api \(it is 1.0\)"):

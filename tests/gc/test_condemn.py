@@ -1,4 +1,5 @@
-"""Collection on real and simulated files: what is live stays, what is dead goes, no more than was said."""
+"""Collection on real and simulated files: what is live stays, what is dead goes, no more than was
+announced."""
 
 import os
 import random
@@ -60,7 +61,7 @@ def collect(blobs: BlobStore, roots: list[bytes], late: list[bytes] | None = Non
 
 
 def model_of(node: Node, blobs: BlobStore) -> set[bytes]:
-    """Ids of a tree and all below it, told by an encoder of trees that the mark does not use."""
+    """Ids of a tree and all below it, given by an encoder of trees that the mark does not use."""
     with blobs.writer() as writer:
         found = {put_node(writer, node)}
     for below in node.values():
@@ -131,7 +132,7 @@ ROWS = st.dictionaries(
 
 @given(st.lists(ROWS, max_size=12))
 def test_rows_that_are_passed_over_were_seen_before(trees: list[dict[bytes, tuple[bytes, bytes]]]) -> None:
-    """I24: a mark that looks only where a tree differs from one like it misses no row of any."""
+    """I24: a mark that reads only where a tree differs from one like it misses no row of any."""
     unlike = live_contents._Unlike()
     seen: set[tuple[bytes, bytes]] = set()
     for rows in trees:
@@ -261,7 +262,7 @@ class _Counting(FileSystem):
 
 
 def test_a_pack_that_alone_holds_something_is_never_condemned(layout: Layout) -> None:
-    """I24: `condemn` looks for itself, whatever it was asked."""
+    """I24: `condemn` checks for itself, whatever it was asked."""
     blobs = open_store(layout)
     put_all(blobs, b"only here")
     (path,) = pack_paths(layout)

@@ -88,7 +88,7 @@ def test_the_order_is_trees_then_paths_then_the_newest_first(
 
 @given(st.lists(st.integers(1, 1 << 40), max_size=40))
 def test_what_is_left_after_a_merge_is_few(sizes: list[int]) -> None:
-    """P6: merging until nothing is due leaves packs that triple, and so few of them."""
+    """P6: merging until nothing is pending leaves packs that triple, and so few of them."""
     packs = {str(n): size for n, size in enumerate(sizes)}
     for n in range(len(sizes) + 1):
         chosen = choose(packs)
@@ -105,7 +105,7 @@ def test_what_is_left_after_a_merge_is_few(sizes: list[int]) -> None:
 
 
 def test_few_packs_are_left_alone_unless_all_are_asked_for(layout: Layout) -> None:
-    """Below the number that pays nothing is due; `everything` merges what there is."""
+    """Below the number that pays nothing is pending; `everything` merges what there is."""
     blobs = open_store(layout)
     versions(blobs, PACKS_MIN - 1)
     assert repack(blobs).pack is None and len(pack_paths(layout)) == PACKS_MIN - 1

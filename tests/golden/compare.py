@@ -1,4 +1,4 @@
-"""Whether an answer still says what a committed one said, and which answers were changed on purpose.
+"""Whether an answer still equals a committed one, and which answers were changed on purpose.
 
 JSON is additive (docs/cli.md): an object may have more keys than it had, also within; everything else must
 be as it was, lists with their order and length. SQL is asked for the columns that there were. Words must be

@@ -48,7 +48,7 @@ def locus(place: Place, *arguments: str) -> None:
 
 
 def hooks_first(place: Place) -> None:
-    """Four agents told by hooks; what they left on disk imported afterwards. Nothing sealed."""
+    """Four agents reported by hooks; what they left on disk imported afterwards. Nothing sealed."""
     steps = [step for make in AGENTS.values() for step in make()]
     _begin(place, steps)
     place.play(steps)
@@ -120,7 +120,7 @@ def restored(place: Place) -> None:
 
 
 def shared(place: Place) -> None:
-    """Context shared by files of a git repository, a briefing told at the start, a session still open."""
+    """Context shared by files of a git repository, a briefing given at the start, a session still open."""
     steps = AGENTS["claude-code"]()
     _begin(place, steps)
     settings = "[context]\nshared = true\n\n[briefing]\nat_start = true\n"

@@ -62,7 +62,7 @@ _VERSION = re.compile(r'("locus-eventlog","version":")[^"]*(")')
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one command said. `err` counts too: it is where words go."""
+    """What one command printed. `err` counts too: it is where words go."""
 
     name: str
     arguments: list[str]

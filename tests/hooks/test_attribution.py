@@ -39,10 +39,10 @@ NONE: tuple[Running, ...] = ()
 CASES = {
     "none": NONE,
     "running, of the turn": (call("x"),),
-    "ended without a look, of the turn": (call("x", late=True),),
+    "ended without a capture, of the turn": (call("x", late=True),),
     "running, of another turn of the session": (call("x", BESIDE),),
     "running, of another session": (call("x", OTHERS),),
-    "ended without a look, of another session": (call("x", OTHERS, late=True),),
+    "ended without a capture, of another session": (call("x", OTHERS, late=True),),
     "dead, of another session": (call("x", OTHERS, dead=True),),
     "two of the turn": (call("x"), call("y")),
     "two of another session": (call("x", OTHERS), call("y", OTHERS)),

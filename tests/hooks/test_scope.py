@@ -1,4 +1,4 @@
-"""Where the hook after a tool looks: at the files of an edit, or at all where that would prove too little."""
+"""What the hook after a tool compares: the files of an edit, or all where that would prove too little."""
 
 import time
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def test_an_edit_looks_at_what_it_names_and_the_next_look_finds_the_rest(session: Session) -> None:
-    """P1, P7: the snapshot says where the edit's hook looked; a moment after it is not exact for what the
+    """P1, P7: the snapshot says what the edit's hook compared; a moment after it is not exact for what the
     next full capture finds, and exact for the edit's own file."""
     session.say("PreToolUse", "Edit")
     write(session.work / "d" / "a", b"edited")

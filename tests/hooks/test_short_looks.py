@@ -1,4 +1,4 @@
-"""Full looks among so many files that no hook has time to compare each with its row."""
+"""Full captures among so many files that no hook has time to compare each with its row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_a_change_found_after_a_short_look_may_be_older(
     assert by_path.keys() == {"b", "e/f"}
     assert {fields["certainty"] for fields in by_path.values()} == {"probable"}
     command(session, "2", a=b"by another")
-    assert "certainty" not in payload(changes(session)[-1]), "the look before was whole"
+    assert "certainty" not in payload(changes(session)[-1]), "the capture before was whole"
 
 
 def test_nobody_is_named_for_a_change_between_turns_that_may_be_older(
@@ -96,7 +96,7 @@ def test_nobody_is_named_for_a_change_between_turns_that_may_be_older(
     write(session.work / "b", b"by a person")
     session.turn = "t3"
     session.say("UserPromptSubmit", prompt="Go on")
-    assert changes(session)[-1]["source"] == "user", "both looks were whole"
+    assert changes(session)[-1]["source"] == "user", "both captures were whole"
     with monkeypatch.context() as short:
         compare_few(short, 1)
         session.say("Stop")
@@ -107,7 +107,7 @@ def test_nobody_is_named_for_a_change_between_turns_that_may_be_older(
 
 
 def test_an_edit_is_seen_however_short_the_look(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P1: beside a command an edit looks at all; what it names comes first."""
+    """P1: beside a command an edit captures all; what it names comes first."""
     session.turn = "t2"
     session.say("UserPromptSubmit", prompt="Go on")
     session.say("PreToolUse", "Bash", "2")
@@ -135,7 +135,7 @@ def test_edits_after_a_short_look_look_at_what_they_name(
     session.say("PostToolUse", "Edit")
     assert session.last_snapshot() == (["d/a"], ["d/a"])
     command(session, "2", a=b"by the command or earlier")
-    assert payload(changes(session)[-1])["certainty"] == "probable", "the edit's look was of one file"
+    assert payload(changes(session)[-1])["certainty"] == "probable", "the edit's capture was of one file"
 
 
 def test_a_first_tree_may_come_from_a_short_look(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

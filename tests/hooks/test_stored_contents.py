@@ -1,4 +1,4 @@
-"""What hooks deferred is stored once, told in the log, and is in later trees; whoever dies in between."""
+"""What hooks deferred is stored once, named in the log, and is in later trees; whoever dies in between."""
 
 import errno
 import itertools
@@ -45,7 +45,7 @@ class Desk:
         target.write_bytes(byte * size)
 
     def look(self, **columns: str) -> Capture:
-        """A look as a hook makes it: list and tree durable, the list open, then the event, then `told`."""
+        """A capture as a hook makes it: list and tree durable, the list open, then the event, then `told`."""
         layout = self.store.layout
         told = state.read_checkpoint(layout, KEY)
         with self.store.blobs.writer() as writer:
@@ -185,7 +185,7 @@ def test_a_batch_that_was_told_is_never_done_again(desk: Desk, monkeypatch: pyte
 
 @pytest.mark.parametrize("moment", ["before", "while"])
 def test_a_file_that_changed_before_it_was_read_is_lost_for_that_look(desk: Desk, moment: str) -> None:
-    """I24: its stat is looked at before the read and after it; the next capture takes the file as it is
+    """I24: its stat is read before the read and after it; the next capture takes the file as it is
     then."""
     desk.write("a", LARGE)
     desk.write("b", LARGE)
@@ -352,7 +352,8 @@ def test_what_was_found_since_is_not_replaced(desk: Desk) -> None:
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_wherever_it_dies_or_is_refused_the_next_one_finishes(tmp_path: Path, persistent: bool) -> None:
-    """I32, I22: at each call of the disk in turn; afterwards all is stored, told once, and in later trees."""
+    """I32, I22: at each call of the disk in turn; afterwards all is stored, named once, and in later
+    trees."""
     nth = 0
     while True:
         place = tmp_path / str(nth)
@@ -416,7 +417,7 @@ class Mortal(Refused):
 
 @pytest.fixture
 def repository(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """A repository whose files are committed, looked at for the first time."""
+    """A repository whose files are committed, captured for the first time."""
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     git(desk.work, "init", "-q")

@@ -41,7 +41,7 @@ class WatchedSession(Session):
         self.say("PostToolUse", "Bash", id)
 
     def last_capture(self) -> tuple[str | None, list[str]]:
-        """Who said where the last capture looked, and the paths that it found changed."""
+        """Which watcher chose the paths of the last capture, and the paths that it found changed."""
         events = self.events()
         kinds = [event["event_type"] for event in events]
         at = max(n for n, kind in enumerate(kinds) if kind == "snapshot")
@@ -164,7 +164,7 @@ def _bad_answers() -> dict[str, Any]:
 def test_any_other_answer_is_followed_by_a_full_look(
     name: str, session: WatchedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4, P1: whatever a server does, the hook looks at all, as without one, and in time."""
+    """P4, P1: whatever a server does, the hook captures all, as without one, and in time."""
     answer = _bad_answers()[name]
     session.server.answers = lambda question: answer if question[0] == "query" else {}
     if name in ("none", "slow drips"):

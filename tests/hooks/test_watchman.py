@@ -93,7 +93,7 @@ class HookedSession:
         return {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
 
     def command(self) -> tuple[str | None, list[str]]:
-        """Run a command's hook; who said where the capture looked, and what it found."""
+        """Run a command's hook; which watcher chose its paths, and what it found."""
         self.calls += 1
         said = {"tool_name": "Bash", "tool_use_id": f"c{self.calls}", "tool_input": {"command": "make"}}
         self.say("PostToolUse", **said, tool_response={})
@@ -178,7 +178,7 @@ def test_what_a_watch_does_not_report_is_found_at_the_end_of_the_turn(session: H
 
 
 def test_a_server_that_hangs_is_followed_by_a_full_look(session: HookedSession) -> None:
-    """P4, P1: the hook waits a moment for a stopped server, looks at all, and exits with 0."""
+    """P4, P1: the hook waits a moment for a stopped server, captures all, and exits with 0."""
     session.command()
     session.server.process.send_signal(signal.SIGSTOP)
     try:

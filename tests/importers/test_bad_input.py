@@ -163,7 +163,7 @@ def test_a_file_of_another_kind_is_refused_and_the_rest_imported(
 
 
 def test_an_empty_file_is_no_problem(tmp_path: Path) -> None:
-    """A session that has not said anything yet: nothing to tell, nothing to complain about."""
+    """A session that has no content yet: nothing to tell, nothing to complain about."""
     (tmp_path / "one.jsonl").touch()
     with Store.init(tmp_path / ".locus") as store:
         report = run(store, tmp_path / "one.jsonl")

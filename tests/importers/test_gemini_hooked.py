@@ -122,7 +122,7 @@ def test_a_captured_session_is_recorded_whole_and_once(fixture: Path, tmp_path: 
 
 def test_captured_prompts_that_are_lost_make_no_turn_look_certain(tmp_path: Path) -> None:
     """P1, P7: the calls of a true client, of whose prompts only the first was heard: the end of the first
-    turn is not told as certain, and each end that names another prompt is that of a turn of its own."""
+    turn is not recorded as certain, and each end that names another prompt is that of a turn of its own."""
     (fixture,) = (one for one in FIXTURES if one.stem == "work")
     played = Played(fixture, tmp_path)
     played.play(unheard=("BeforeAgent",))

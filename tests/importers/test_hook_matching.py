@@ -82,7 +82,7 @@ def test_what_no_hook_told_is_added_and_named_a_gap(tmp_path: Path) -> None:
 
 
 def test_doctor_names_the_gaps_and_what_is_not_imported(tmp_path: Path) -> None:
-    """P7: sessions on disk that the log lacks, and afterwards calls that only one side told."""
+    """P7: sessions on disk that the log lacks, and afterwards calls that only one side reported."""
     (fixture,) = (path for path in CLAUDE if path.stem == "work")
     played, transcripts = place(fixture, tmp_path)
     home = tmp_path / "other-home"

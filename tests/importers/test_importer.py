@@ -122,7 +122,7 @@ def test_a_malformed_and_a_half_written_line_are_kept_and_counted(tmp_path: Path
 
 
 def test_a_large_import_leaves_no_secret_on_disk(tmp_path: Path) -> None:
-    """P5: looked at in bulk, no text, large text, column or flag keeps one; contents that do are withheld."""
+    """P5: scanned in bulk, no text, large text, column or flag keeps one; contents that do are withheld."""
     secret, word = made()["npm"], assigned()["assignment"][1]
     name = "pass" + "word"
     path = tmp_path / "big.jsonl"

@@ -165,7 +165,7 @@ def test_what_may_not_be_read_is_named_wherever_the_search_comes_to_it(tmp_path:
 
 
 def test_the_agents_own_place_is_searched_as_strictly(tmp_path: Path) -> None:
-    """P7: sessions of other directories stay unsaid there; what cannot be told to be one is named."""
+    """P7: sessions of other directories stay unsaid there; what cannot be recognised as one is named."""
     home = str(tmp_path)
     own = encoded(Teller(cwd=home).user("add a price", promptId="p"))
     other = encoded(Teller(cwd="/elsewhere", name="o").user("add a tax", promptId="q"))

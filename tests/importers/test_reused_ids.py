@@ -119,7 +119,7 @@ def renamed(value: Any, name: str) -> Any:
 
 
 def told(agent: str, lines: list[Said]) -> list[Event]:
-    """What is told of a file, each event once, as the log does."""
+    """What is recorded of a file, each event once, as the log does."""
     draft, doubles = Draft(agent), Doubles()
     reader = formats.reader_of(agent)(draft)
     for number, said in enumerate(lines, 1):
@@ -178,7 +178,7 @@ def test_one_name_for_all_ids_hides_nothing(agent: str, name: str) -> None:
 @settings(max_examples=examples(60, 2_000))
 @given(st.data())
 def test_lines_that_were_dropped_doubled_or_moved_hide_no_other(data: st.DataObject) -> None:
-    """P7: what still stands in a file is reported, whatever happened to its lines and to its ids."""
+    """P7: what is still in a file is reported, whatever happened to its lines and to its ids."""
     agent = data.draw(st.sampled_from(sorted(FILES)))
     name = data.draw(st.sampled_from((None, *NAMES)))
     plain = FILES[agent] if name is None else renamed(FILES[agent], name)
@@ -316,7 +316,7 @@ def of_another_session(agent: str) -> list[Said]:
 
 @pytest.mark.parametrize("agent", sorted(SESSIONS))
 def test_all_facts_of_two_sessions_with_the_same_ids_are_told(agent: str, tmp_path: Path) -> None:
-    """P7: prompts, messages, calls of tools and of models, one by one in both orders, and at once; told again
+    """P7: prompts, messages, calls of tools and of models, one by one in both orders, and at once; read again
     they add nothing."""
     a = written(tmp_path / f"a{SUFFIXES.get(agent, '.jsonl')}", FILES[agent])
     b = written(tmp_path / f"b{a.suffix}", of_another_session(agent))
@@ -408,7 +408,7 @@ def test_an_import_says_how_many_ids_came_again(tmp_path: Path) -> None:
 
 
 def old_form(event: Event, seen: set[str]) -> Event | None:
-    """An event as versions told it that took any id of a tool call for its own; None: they dropped it."""
+    """An event as versions recorded it that took any id of a tool call for its own; None: they dropped it."""
     tool_use_id = event["tool_use_id"]
     if event["event_type"] in ("action", "tool_start", "error") and tool_use_id is not None:
         event = {**event, "event_id": event_id_of("claude-code", str(event["event_type"]), str(tool_use_id))}

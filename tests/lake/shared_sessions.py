@@ -147,7 +147,7 @@ def homes_of(logs: "list[list[Row]]") -> "dict[str, int]":
 
 TEAM = {"Ann <ann@example.org>": "desk", "Ben <ben@example.org>": "lap"}
 STORES = [bytes([number]) * 16 for number in (1, 2, 3)]
-# Who worked, in which repository and week, and the events of it.
+# The person who worked, in which repository and week, and the events of it.
 Work = tuple[str, str, int, "list[Row]"]
 
 

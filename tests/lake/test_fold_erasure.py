@@ -304,7 +304,7 @@ def test_an_erasure_while_tasks_run_starts_the_fold_again(published: "tuple[Stor
 def test_an_erasure_just_before_a_commit_of_the_fold_is_taken_out(
     published: "tuple[Store, Lake]", monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
-    """I30: After its last look at the chains, and after the publisher's own commit: the fold looks again."""
+    """I30: After it last read the chains, and after the publisher's own commit: the fold looks again."""
     store, lake = published
     former = tables.swapped
     late = []

@@ -1,7 +1,7 @@
 """The wide tables as plain Python makes them: docs/lake-tables.md §3 over lists of events, rule by rule.
 
 Written from the rules, not from the SQL. Each event is put into the log of its session once; what such a log
-means is then said by the oracle of one store's projections. Events are dicts with the columns of
+means is then given by the oracle of one store's projections. Events are dicts with the columns of
 `types.COLUMNS`, the payload as text.
 """
 

@@ -259,7 +259,7 @@ def test_all_segments_are_taken_in_runs_of_bounded_size() -> None:
 
 
 def test_what_is_due_is_known_without_reading_segments(log: Log) -> None:
-    """P4: seven segments are left alone, eight are merged; then nothing is due."""
+    """P4: seven segments are left alone, eight are merged; then nothing is pending."""
     seal_each(log, [[event(n)] for n in range(7)])
     assert mergeable_bytes(log.files) is None
     assert compacted(log, everything=False) == CompactReport()
@@ -471,7 +471,7 @@ def test_sealing_waits_for_no_merge(log: Log, monkeypatch: pytest.MonkeyPatch) -
 def test_an_input_that_is_not_listed_any_more_undoes_nothing(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I16: when another process has rewritten one of the inputs meanwhile, its commit stands."""
+    """I16: when another process has rewritten one of the inputs meanwhile, its commit holds."""
     filled(log)
     (last,) = current(log).segments[2:]
     other = replace(last, name=segment_name(last.base, last.end, "f" * 16), blake3="f" * 64)

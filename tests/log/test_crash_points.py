@@ -384,14 +384,14 @@ def _check_chain(label: str, now: Reading, oracle: Oracle) -> None:
             )
         previous = scan
     if now.tail and now.tail[0].replaces is None:
-        assert now.tail[0].base == now.sealed_end, f"I13, {label}: gap behind the segments"
+        assert now.tail[0].base == now.sealed_end, f"I13, {label}: gap after the segments"
     named = {p for lost in now.damaged for p in range(lost.base, lost.end)}
     missing = set(range(max(now.log, default=-1) + 1)) - set(now.log)
     assert missing <= named, f"I2, {label}: positions {sorted(missing - named)} are missing"
     for scan in now.tail:
         holes = [d.end for d in scan.damaged if not oracle.rotten.issuperset(range(d.base, d.end))]
         for base, _ in oracle.acked:
-            assert not (holes and holes[0] <= base < scan.end), f"I2, {label}: {base} is behind a hole"
+            assert not (holes and holes[0] <= base < scan.end), f"I2, {label}: {base} is after a hole"
 
 
 def _check_bytes(label: str, first: Reading, now: Reading) -> None:

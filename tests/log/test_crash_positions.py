@@ -90,7 +90,7 @@ def destroying(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def explore(explorer: Explorer, names: "tuple[str, ...]", *, recovery: bool = False) -> None:
-    """Programs that destroy something: at their end, and with one more operation behind it."""
+    """Programs that destroy something: at their end, and with one more operation after it."""
     for before, name in product(BEFORE, names):
         for more in ((), *((after,) for after in AFTER)):
             explorer.explore(("append", before, name, *more), recovery=recovery)
@@ -182,7 +182,7 @@ def test_a_note_that_is_not_asked_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_note_that_is_ahead_of_the_disk_is_noticed() -> None:
-    """A note that is written before its event is durable takes positions that nobody was told of."""
+    """A note that is written before its event is durable takes positions that nobody was given."""
     with pytest.raises(AssertionError):
         explorer = RotExplorer(_plain, _NotesTooEarly)
         for program in (("append",), ("append", "append")):

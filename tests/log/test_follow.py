@@ -32,7 +32,7 @@ def caught_up(follower: Follower) -> list[Event]:
     return events
 
 
-# What can happen to a log between two looks of a follower.
+# What can happen to a log between two reads of a follower.
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.lists(st.integers(0, 30), min_size=1, max_size=4)),
     st.tuples(st.just("rotate"), st.none()),
@@ -389,7 +389,7 @@ def test_it_waits_until_nothing_comes_for_the_time_given() -> None:
     assert sleeps == []
 
     assert len(list(follow(follower_of(log), poll_s=0.2, timeout_s=1.0))) == 8
-    assert 7 <= len(sleeps) <= 10, "three looks before the event, five to seven behind it"
+    assert 7 <= len(sleeps) <= 10, "three checks before the event, five to seven after it"
     assert max(sleeps) <= 0.2
 
     stops = iter([False, False, True])
@@ -416,7 +416,7 @@ def test_only_what_is_wanted_is_given() -> None:
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_bad_stretch_is_passed_as_a_view_passes_it(log: Log, closed: bool) -> None:
-    """I11, I13: events behind a rotten frame are given, those in it are lost, no more and no less."""
+    """I11, I13: events after a rotten frame are given, those in it are lost, no more and no less."""
     follower = follower_of(log)
     log.append([numbered(1)])
     seen = caught_up(follower)

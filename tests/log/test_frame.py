@@ -197,7 +197,7 @@ def test_the_largest_batches_fit() -> None:
 
 @given(st.binary(max_size=40))
 def test_a_trailer_that_claims_no_frame_is_seen(tail: bytes) -> None:
-    """The O(1) look at the end of a file believes only an end magic with a possible length."""
+    """The O(1) check of the end of a file believes only an end magic with a possible length."""
     assert last_frame_size(tail) == 0
 
 
@@ -276,7 +276,7 @@ def test_a_frame_that_claims_taken_positions_is_damage() -> None:
 
 
 def test_a_frame_that_names_another_predecessor_stands_behind_damage() -> None:
-    """I2, I11: a frame in the place of a lost one verifies alone; the one behind it tells of the loss."""
+    """I2, I11: a frame in the place of a lost one verifies alone; the one after it reveals the loss."""
     _, data = a_journal([b"one"], [b"two"], [b"three"])
     again = encode_frame([b"TWO"], 71, 9, a_header().digest, KEY, 208)
     replaced = data[:208] + again + data[208 + len(again) :]

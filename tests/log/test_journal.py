@@ -186,7 +186,7 @@ def test_an_append_makes_a_constant_number_of_calls() -> None:
         journal.append([b"x" * 100])
 
     assert kept == calls(lambda: journal) <= 9
-    assert fresh <= calls(lambda: a_journal(fs, layout)) <= fresh + 4  # who is new looks over the room
+    assert fresh <= calls(lambda: a_journal(fs, layout)) <= fresh + 4  # a new process checks the room
 
 
 def test_no_heavy_module_is_imported() -> None:

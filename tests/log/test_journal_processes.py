@@ -70,7 +70,7 @@ class Writer:
         assert self._stdout.readline() == b"ready\n"
 
     def kill(self) -> list[Ack]:
-        """SIGKILL it wherever it is; what it had been told until then."""
+        """SIGKILL it wherever it is; what had been acknowledged to it until then."""
         self._process.send_signal(signal.SIGKILL)
         reports, complaints = self._process.communicate()
         assert complaints == b""
@@ -113,11 +113,12 @@ def check_history(layout: Layout, acks: list[Ack]) -> None:
         while ended < len(by_end) and by_end[ended].ended_ns < ack.begun_ns:
             highest = max(highest, by_end[ended].base)
             ended += 1
-        assert ack.base > highest, f"I4: {ack.label} is in front of a batch acknowledged before it began"
+        assert ack.base > highest, f"I4: {ack.label} is before a batch acknowledged before it began"
 
 
 def test_killed_writers_lose_and_move_nothing(layout: Layout, hunt_minutes: float) -> None:
-    """I1, I3, I4, I7: of writers killed at random moments each acknowledged batch is where it was told."""
+    """I1, I3, I4, I7: of writers killed at random moments each acknowledged batch is where it was
+    acknowledged."""
     seed = random.randrange(2**32)
     choice = random.Random(seed)
     until = time.monotonic() + (hunt_minutes * 60 or 2.0)

@@ -151,7 +151,7 @@ def test_of_many_events_of_one_shape_each_name_and_type_is_looked_at_once(
 def test_an_event_is_refused_behind_one_of_the_same_shape(
     right: dict[str, object], wrong: dict[str, object]
 ) -> None:
-    """I38: what was looked at once for all events of a shape says nothing of their values and types."""
+    """I38: what was checked once for all events of a shape says nothing of their values and types."""
     encode_line(an_event(event_type="file", **right), named={})
     with pytest.raises(InvalidEvent):
         encode_line(an_event(event_type="file", **wrong), named={})

@@ -187,7 +187,7 @@ def test_foreign_files_beside_the_manifests_are_left_alone(layout: Layout) -> No
 
 
 def test_a_second_commit_of_one_number_is_refused(layout: Layout) -> None:
-    """At most one child per manifest: the second kernel on a store is told to stop (I16)."""
+    """At most one child per manifest: the second kernel on a store has to stop (I16)."""
     commit(files_of(REAL, layout), Manifest(SID, 1))
 
     with pytest.raises(Refused, match="second machine"):

@@ -294,7 +294,7 @@ def test_counters_stop_at_the_largest_number_a_segment_can_hold(column: str) -> 
 
 
 def test_an_event_without_a_session_has_no_place() -> None:
-    """Null is the honest answer where nobody said which session it was (P7)."""
+    """Null is the honest answer where nobody stated which session it was (P7)."""
     row = numbered([happening(agent=None)])[0]
 
     assert [row[name] for name in NUMBERING_COLUMNS] == [None] * 6

@@ -22,7 +22,7 @@ from tests.simfs import Call, Fault, SimFS, keep_all, keep_none, sim_store
 
 
 def three_events() -> tuple[SimFS, Layout]:
-    """A log of a batch of two, and one event behind it."""
+    """A log of a batch of two, and one event after it."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     journal.append([b"a", b"b"])

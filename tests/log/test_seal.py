@@ -463,7 +463,7 @@ def test_a_segment_that_only_an_older_manifest_lists_is_no_stray(log: Log) -> No
 def test_a_segment_that_does_not_read_back_equal_is_not_committed(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here the writer is told to cut times to milliseconds: reading it back notices (I14)."""
+    """Here the writer is set to cut times to milliseconds: reading it back notices (I14)."""
     lossy = {"coerce_timestamps": "ms", "allow_truncated_timestamps": True}
     monkeypatch.setattr(segment, "WRITE_OPTIONS", segment.WRITE_OPTIONS | lossy)
     log.append([event(1)])
@@ -528,7 +528,8 @@ def test_a_damaged_journal_is_sealed_as_far_as_it_is_valid(log: Log, torn: bool)
 
 
 def test_a_journal_without_a_sound_header_is_not_sealed_away(log: Log) -> None:
-    """Its key is gone with the header, so nothing in it can be told from noise: Corruption, no step taken."""
+    """Its key is gone with the header, so nothing in it can be distinguished from noise: Corruption, no step
+    taken."""
     log.append([event(1)])
     log.journal.rotate()
     log.append([event(2)])

@@ -115,7 +115,7 @@ def test_quick_reads_sizes_and_footers(log: Log) -> None:
 
 
 def test_a_torn_tail_is_reported_with_its_place(log: Log) -> None:
-    """Bytes after the last frame may be a crash or damage; either way they are said to be there."""
+    """Bytes after the last frame may be a crash or damage; either way they are reported."""
     path = log.layout.journal(4)
     size = len(Path(path).read_bytes().rstrip(b"\0"))
     with open(path, "r+b") as file:
@@ -129,7 +129,7 @@ def test_a_torn_tail_is_reported_with_its_place(log: Log) -> None:
 
 
 def test_an_append_in_progress_is_not_reported() -> None:
-    """What looks torn is looked at again when no append can be running."""
+    """What looks torn is read again when no append can be running."""
     sim, layout = sim_store()
     log = Log(sim, layout)
     log.append([event(1)])

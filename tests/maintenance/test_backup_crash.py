@@ -2,7 +2,7 @@
 
 Before each call the simulated machine is copied, and each copy ends in every way that `crash_choices` knows,
 and as a killed process. The protocol's steps are also taken away one by one; each must be noticed.
-By default one end in so many is looked at, which ones LOCUS_SEED (1) says; with LOCUS_HUNT all are.
+By default one end in so many is tested, which ones LOCUS_SEED (1) decides; with LOCUS_HUNT all are.
 """
 
 import errno
@@ -35,7 +35,7 @@ class Noticed(Exception):
 
 
 class World:
-    """A machine with a store, and how far its copy came when a backup was last told to be done."""
+    """A machine with a store, and how far its copy came when a backup was last reported as done."""
 
     def __init__(self) -> None:
         self.fs = SimFS()
@@ -180,7 +180,7 @@ def wrong_after_use(fs: SimFS, whole: list) -> str | None:
         after = list(copy.events())
         ids = [one["event_id"] for one in after]
         if at != found or ids != [one if isinstance(one, str) else one["event_id"] for one in expected]:
-            return f"an event after it got position {at} behind {found} events: {ids}"
+            return f"an event after it got position {at} after {found} events: {ids}"
     return None
 
 
@@ -215,7 +215,7 @@ def _segments_last(monkeypatch):
 MUTANTS = {
     "the bytes of a file are not synced": lambda m: m.setattr(Copier, "_finish", _no_sync),
     "no directory is synced": lambda m: m.setattr(SimFS, "fsync_dir", lambda self, path: None),
-    "no stub stands between old and new journals": _without_stubs,
+    "no stub is between old and new journals": _without_stubs,
     "the journals come before the manifest": _journals_first,
     "the segments come after the manifest": _segments_last,
 }

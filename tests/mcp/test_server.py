@@ -83,7 +83,7 @@ def events(project: Path, *types: str) -> list[Event]:
 
 
 def test_both_eras_list_the_tools_and_call_one(either: Served) -> None:
-    """What docs/mcp.md names is there in either era, each tool told as one that reads or one that adds."""
+    """What docs/mcp.md names is there in either era, each tool marked as one that reads or one that adds."""
     listed = either.portal.call(either.client.list_tools).tools
     said = {tool.name: tool.annotations for tool in listed}
 
@@ -450,7 +450,8 @@ def _child_of(pid: int) -> int | None:
 
 
 def test_a_call_that_cannot_begin_says_so(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P1: of too many calls at once, those that waited too long are told that nothing of them was done."""
+    """P1: of too many calls at once, those that waited too long get the answer that nothing of them was
+    done."""
     asked, held = [], threading.Event()
 
     def answer(self: ToolCall, root: str, unnamed: bool) -> dict[str, str]:

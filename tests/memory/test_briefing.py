@@ -194,7 +194,7 @@ def test_a_claim_about_a_file_says_what_became_of_it(
 
 
 def test_no_file_is_looked_at_beyond_a_deadline_a_size_or_the_directory(tmp_path: Path) -> None:
-    """P4, P7: what was not looked at is said to be that; devices and strange paths are not opened."""
+    """P4, P7: what was not looked at is named as that; devices and strange paths are not opened."""
     (tmp_path / "a").write_text("one")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/etc/hostname")
@@ -360,7 +360,7 @@ def test_who_only_asks_changes_nothing(store: Store) -> None:
 
 
 def test_a_decision_is_open_until_it_is_taken_back(store: Store) -> None:
-    """S1-54: one that is resolved, or that a later event contradicts, is not told as open."""
+    """S1-54: one that is resolved, or that a later event contradicts, is not listed as open."""
     (decided,) = store.events(event_types=("decision",))
     store.append([{"event_type": "decision", "payload": {"decision": "done"}, "resolved": True}])
     assert "## Open decisions (1)" in brief(store).text

@@ -121,7 +121,7 @@ def test_a_session_that_begins_is_told_what_is_known(work: Path, agent: str) -> 
     assert text.split("\n")[1] == NOTE
     assert text.index('cursor was asked: "Look at the parser"') < text.index('came of it: "It is sound"')
     assert '"keep the old parser"' in text
-    assert "cursor: " in text and f"{agent}: " not in text  # it is not told of itself
+    assert "cursor: " in text and f"{agent}: " not in text  # it is not in its own briefing
     with Store.open(work / ".locus") as store:
         assert agent in {one.agent for one in intent.at_work(store)}
 
@@ -146,7 +146,7 @@ def test_an_agent_that_forgets_what_hooks_said_is_told_again(work: Path) -> None
 
 
 def test_what_was_declared_for_an_agent_scopes_the_session_that_it_opens(work: Path, store: Store) -> None:
-    """S3-21, S3-22, S3-24, S3-27: said before the agent starts; hooks tag their events with it."""
+    """S3-21, S3-22, S3-24, S3-27: declared before the agent starts; hooks tag their events with it."""
     intent.start(store, "claude-code", AUTH, ["src/auth/"])
     text = text_in(hook(work, "claude-code"))
 
@@ -228,7 +228,7 @@ def test_a_session_of_another_repository_goes_on(store: Store) -> None:
 
 
 def test_an_error_that_was_dealt_with_since_is_told_no_more(store: Store) -> None:
-    """P2, S3-21: one rule says which errors are open, in the index and at the journal's end: told, seen,
+    """P2, S3-21: one rule says which errors are open, in the index and at the journal's end: stated, seen,
     exploratory."""
 
     def call(id: str, tool: str, args: dict[str, str], success: bool, **columns: object) -> dict[str, object]:
@@ -251,7 +251,7 @@ def test_an_error_that_was_dealt_with_since_is_told_no_more(store: Store) -> Non
         call("t4", "Bash", {"command": "cd src && rg x | head"}, False), error("t4", "Bash", "Exit code 1"),
         error("t5", "Bash", "Exit code 2"), call("t5", "Bash", {"command": "which zsh"}, False),
         error("t6", "Read", "File does not exist."),
-        error(None, None, "said by a person", payload={"message": "x", "command": "rg y"}),
+        error(None, None, "reported by a person", payload={"message": "x", "command": "rg y"}),
         call("t7", "Bash", make, True), call("t8", "MultiEdit", edit, True, path="a.py"),
         error(None, None, "dealt with", resolved=True, related_to=["error:abcdefgh_001_099"]),
     ]  # fmt: skip
@@ -310,7 +310,7 @@ def test_a_store_that_was_filled_before_it_is_switched_on_is_told_of_at_once(
         kept.unlink()
         assert hook(work, "claude-code", session_id="s-4") == b"", "nothing may be started here"
         assert hook(work, "cursor", starts=True, session_id="s-5") == b""
-        assert not kept.exists(), "an agent that is told nothing needs no facts"
+        assert not kept.exists(), "an agent without a briefing needs no facts"
 
 
 def test_a_session_does_not_wait_longer_than_its_time_for_facts() -> None:
@@ -347,7 +347,7 @@ def test_facts_are_made_before_a_session_asks_for_them(work: Path, store: Store,
 
 
 def test_kept_facts_that_are_damaged_or_of_another_store_count_as_none(store: Store) -> None:
-    """P2, I22: they are derived; what does not verify is not told."""
+    """P2, I22: they are derived; what does not verify is left out."""
     path = Path(briefing_of_log.export(store))
     store.seal()
     good = path.read_bytes()
@@ -383,7 +383,7 @@ def test_a_deadline_gives_the_kept_facts_alone(store: Store) -> None:
 
 
 def test_a_torn_end_of_the_journal_is_the_end(store: Store, work: Path) -> None:
-    """I10, P4: bytes that are no frame end the reading; the next session is told all the same."""
+    """I10, P4: bytes that are no frame end the reading; the next session is briefed all the same."""
     briefing_of_log.export(store)
     store.append([{"event_type": "warning", "payload": {"message": "whole"}}])
     with open(store.layout.journal(1), "r+b") as file:
@@ -441,7 +441,7 @@ def test_the_hook_that_tells_loads_no_heavy_module(work: Path, tmp_path: Path) -
 def test_a_session_within_seconds_is_given_the_codes_of_the_very_last(
     work: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S4-1, S4-9, S4-31, S4-35: facts were kept when an older session was the last. One that begins is told
+    """S4-1, S4-9, S4-31, S4-35: facts were kept when an older session was the last. One that begins gets
     what the very last one left: all of it, line by line as `locus codes` prints it, a failure by what failed,
     and nothing of a failure that is over."""
 

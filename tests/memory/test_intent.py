@@ -148,7 +148,7 @@ def test_a_session_that_goes_on_after_another_of_its_agent_began_is_at_work_too(
 
 
 def test_a_session_that_nobody_ended_is_over_24_hours_after_it_began(store: Store) -> None:
-    """S3-10, S3-30, S3-31, S3-34: strictly older; ended as of then, once, however many look."""
+    """S3-10, S3-30, S3-31, S3-34: strictly older; ended as of then, once, however many ask."""
     begun(store, "claude-code", 1_000, "crashed")
     limit = 1_000 + STALE_SESSION_HOURS * HOUR_US
 
@@ -285,7 +285,7 @@ def test_fields_are_json(store: Store) -> None:
 
 
 def test_sql_and_commands_know_the_same_active_sessions(store: Store) -> None:
-    """S1-19, S3-8: with two windows, a session that was left, and one that was resumed behind its end."""
+    """S1-19, S3-8: with two windows, a session that was left, and one that was resumed after its end."""
     told = (
         ("a", "start"), ("b", "start"), ("a", "end"), ("a", "resume"), ("b", "note"), ("c", "start"),
         ("d", "start"), ("d", "end"),

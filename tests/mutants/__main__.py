@@ -25,7 +25,7 @@ _OUTPUT_SHOWN = 4000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What each of a mutant's tests said of it, in their order."""
+    """What each of a mutant's tests reported of it, in their order."""
 
     mutant: Mutant
     runs: tuple[Run, ...]
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts there")
     parser.add_argument("--list", action="store_true", help="only name them")
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="so many at once (2)")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show what the tests said")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show what the tests printed")
     given = parser.parse_args(arguments)
     chosen = [m for m in MUTANTS if not given.names or m.name.startswith(tuple(given.names))]
     if not chosen:

@@ -37,7 +37,7 @@ class Mutant:
         """The text of the file with this change. Raises: ValueError unless `old` is there once."""
         found = text.count(self.old)
         if found != 1:
-            raise ValueError(f"{self.name}: its text stands {found} times in {self.path}, not once")
+            raise ValueError(f"{self.name}: its text is {found} times in {self.path}, not once")
         if self.old == self.new:
             raise ValueError(f"{self.name}: it changes nothing")
         return text.replace(self.old, self.new)

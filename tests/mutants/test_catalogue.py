@@ -149,7 +149,7 @@ def test_a_cheap_mutant_is_killed(ground: Ground, name: str) -> None:
 
 
 def test_a_change_without_effect_survives(ground: Ground) -> None:
-    """A test does not go red because it runs in a copy: what changes nothing is told to survive."""
+    """A test does not go red because it runs in a copy: what changes nothing is reported to survive."""
     mutant = replace(NAMED["lock-order-unchecked"], new=NAMED["lock-order-unchecked"].old + "    pass\n")
     survived = ground.mutated(mutant, mutant.tests[0], 1.0)
 

@@ -140,7 +140,7 @@ def test_what_people_decided_when_they_were_asked(log: Log) -> None:
 
 
 def test_one_rule_says_which_errors_are_resolved(log: Log) -> None:
-    """S1-48, S1-56: told by the error or a later one that links to it, seen where the same worked later,
+    """S1-48, S1-56: stated by the error or a later one that links to it, seen where the same worked later,
     exploratory where the call only looked; the counts of turns and sessions are those of the view."""
     edit = {"file_path": f"{HOME}/a.py"}
     log.append(

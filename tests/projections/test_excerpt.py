@@ -76,7 +76,7 @@ def test_an_excerpt_gives_what_pyarrow_gives(tmp_path: Path, time_us: int) -> No
 
 
 def test_an_excerpt_of_sessions_gives_what_pyarrow_gives(tmp_path: Path) -> None:
-    """I14, I37: who looks for the names of sessions finds those that the segments hold."""
+    """I14, I37: a search for the names of sessions finds those that the segments hold."""
     told: dict[str, Any] = {"event_type": "session", "operation": "start", "turn": None, "payload": {"a": 1}}
     root = _sealed(tmp_path, _event(0, **told), _event(1), _event(2, **told, context_id="session:x_a1b2c3d4"))
     with Store.open(root) as store:
@@ -117,7 +117,7 @@ def test_an_excerpt_of_positions_gives_what_pyarrow_gives(tmp_path: Path, which:
 def test_an_excerpt_is_read_once_for_all_that_a_command_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S1-55, P8: what a turn did, and how its files were at start and end, take one look at the segment."""
+    """S1-55, P8: what a turn did, and how its files were at start and end, take one read of the segment."""
     looks: list[str] = []
     read = Excerpt._ask
     monkeypatch.setattr(Excerpt, "_ask", lambda *given: (looks.append(given[2]), read(*given))[1])

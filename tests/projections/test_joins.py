@@ -178,7 +178,7 @@ def test_a_change_that_was_put_back_names_the_turn_that_did(log: Log) -> None:
 
 
 def test_a_turn_is_reverted_when_all_its_files_are(log: Log) -> None:
-    """Several edits of one file count as one, and one file that still stands is enough for null."""
+    """Several edits of one file count as one, and one file that still has its content is enough for null."""
     _tell(
         log,
         _change(1, "a", "b"),
@@ -200,7 +200,8 @@ def test_a_turn_is_reverted_when_all_its_files_are(log: Log) -> None:
 
 
 def test_what_is_not_known_of_a_content_stays_unknown(log: Log) -> None:
-    """P7: a change without its hashes is neither reverted nor put back, and nobody knows what stands."""
+    """P7: a change without its hashes is neither reverted nor put back, and nobody knows what is left of
+    it."""
     _tell(
         log,
         _change(1, None, "b", operation="edit"),
@@ -214,7 +215,7 @@ def test_what_is_not_known_of_a_content_stays_unknown(log: Log) -> None:
     assert log.rows(_FATES) == [
         (1, None, None),
         (2, None, None),
-        (1, "s1_002", True),  # an undated change counts before all others in what stands …
+        (1, "s1_002", True),  # an undated change counts before all others in what is there …
         (2, None, False),  # … and in its session it is later
         (1, None, True),
         (2, None, None),
@@ -222,7 +223,8 @@ def test_what_is_not_known_of_a_content_stays_unknown(log: Log) -> None:
 
 
 def test_commits_that_were_rewritten_put_nothing_back(log: Log) -> None:
-    """A dropped commit neither reverts nor is what stands; the first commit that is not holds the content."""
+    """A dropped commit neither reverts nor is what is there; the first commit that is not holds the
+    content."""
     git = {"agent": "git", "session_id": "g"}
     _tell(
         log,

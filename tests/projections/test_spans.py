@@ -34,7 +34,7 @@ def _derived(log: Log) -> "dict[int, int | None]":
 
 
 def test_calls_take_from_what_asked_for_them(log: Log) -> None:
-    """A model answers a prompt or a tool's result; a tool runs from the answer; what was reported stands."""
+    """A model answers a prompt or a tool's result; a tool runs from the answer; what was reported holds."""
     _tell(
         log,
         ("intent", 0, {}),

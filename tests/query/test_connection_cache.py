@@ -255,7 +255,7 @@ def test_a_torn_frame_of_the_same_length_is_not_taken_for_what_came_instead(stor
 
 
 def test_a_kept_connection_is_locked_and_each_question_is_looked_at(store: Store, tmp_path: Path) -> None:
-    """P5: the second question may do no more than the first: both walls stand."""
+    """P5: the second question may do no more than the first: both walls hold."""
     (tmp_path / "secret.csv").write_text("a\n1\n")
     store.query("SELECT * FROM sessions")
     for bad in (
@@ -330,7 +330,7 @@ def test_what_is_kept_pins_nothing_and_goes(
 def test_a_large_tail_is_not_kept_in_memory(
     store: Store, connections: list[duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I35: what stays behind a question is bounded."""
+    """I35: what a question leaves behind is bounded."""
     monkeypatch.setattr(engine, "_CACHED_ROWS_MAX", 2)
     store.query(QUESTIONS[5])
     assert not any(map(_is_open, connections))

@@ -90,7 +90,7 @@ def test_one_store_that_grows_starts_no_instance_again(tmp_path: Path, connectio
 
 
 def test_it_stays_locked(tmp_path: Path, connections: Connections) -> None:
-    """P5: whoever has it next may do no more: both walls stand."""
+    """P5: whoever has it next may do no more: both walls hold."""
     (tmp_path / "secret.csv").write_text("a\n1\n")
     with _log(tmp_path / "a", "first") as store:
         store.query(QUESTIONS[2])

@@ -335,7 +335,7 @@ def test_a_locked_connection_stays_locked(setting: str) -> None:
 
 
 def test_every_table_function_is_either_listed_or_refused() -> None:
-    """F11: functions that a newer DuckDB brings are refused until somebody has looked at them."""
+    """F11: functions that a newer DuckDB brings are refused until somebody has reviewed them."""
     with duckdb.connect() as con:
         found = con.execute(
             "SELECT DISTINCT function_name FROM duckdb_functions() "

@@ -96,7 +96,7 @@ def problems_of(
                 assert len(list(below(store, from_text(str(tree))))) == 6
             for tree in needed:
                 list(below(store, tree))
-            # A frame that was cut short is told of too: it was not acknowledged.
+            # A frame that was cut short is reported too: it was not acknowledged.
             findings = [finding for finding in store.verify("deep") if "/snapshots/" in finding.path]
             found = [str(finding) for finding in findings if finding.damage]
             if finished and not world.dead.isdisjoint(ids(store)):
@@ -140,12 +140,12 @@ def test_what_is_kept_stays_after_any_end() -> None:
     assert wrong_at_some_end() == []
 
 
-@pytest.mark.parametrize("how", ["all is collected", "the release is not looked at", "limits reach ahead"])
+@pytest.mark.parametrize("how", ["all is collected", "the release is not read", "limits reach ahead"])
 def test_a_collection_without_one_of_its_steps_is_noticed(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """I24: forgetting a kept session's roots, sweeping without marking, or a limit on kept sessions shows."""
     if how == "all is collected":
         monkeypatch.setattr(collection, "hashes_in", lambda *given: iter(()))
-    elif how == "the release is not looked at":
+    elif how == "the release is not read":
         monkeypatch.setattr(retention, "release_all", lambda store, candidates: [])
     else:
         real = hashes_in
@@ -208,7 +208,7 @@ def test_what_others_say_at_any_call_is_kept(
     monkeypatch: pytest.MonkeyPatch, step: Step, place: tuple[str, int]
 ) -> None:
     """I24, I29: another process pins, holds, resumes or names the same contents before a call of collecting:
-    what can be read when it was told so can be read ever after."""
+    what can be read when that was answered can be read ever after."""
     clock = count(step=100)  # who waits for a lock that the other holds waits in vain
     monkeypatch.setattr(SimFS, "monotonic", lambda self: float(next(clock)))
     begin = SEED % EVERY
@@ -223,7 +223,7 @@ def test_what_others_say_at_any_call_is_kept(
                     was_released = GONE in retention_in(view).released
                 step(store)
                 if not was_released and place[0] == GONE and step is not pin_it:
-                    return  # it was said before the release, which then counts
+                    return  # it was answered before the release, which then counts
                 (event,) = store.events(session_id=place[0], turn=place[1], event_types=("snapshot",))
                 tree = from_text(str(event["tree_hash"]))
                 list(below(store, tree))

@@ -1,4 +1,4 @@
-"""What became of deferred contents is kept, told, and goes with the events that named their list."""
+"""What became of deferred contents is kept, reported, and goes with the events that named their list."""
 
 import os
 from collections.abc import Iterator

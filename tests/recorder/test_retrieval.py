@@ -115,7 +115,7 @@ def test_memories_of_a_turn_are_its_timeline(hooks: Hooks) -> None:
 
 
 def test_text_is_text(hooks: Hooks) -> None:
-    """S0-2: quotes, wildcards and other marks in a query are looked for, not obeyed."""
+    """S0-2: quotes, wildcards and other marks in a query are searched, not obeyed."""
     hooks.store_event(CreateEventRequest(EventKind.FACT, {"text": "Ünïcode 100%_done"}, "skill:odd"))
 
     for query in ("'; drop table events; --", "%", "_", "\\", "$1", "\0", "a" * 10_000, "?!"):

@@ -104,7 +104,7 @@ def test_two_who_meet_the_limit_at_once_agree(store: Store) -> None:
     one.start_turn("The first step of the plan")
     two.resume()
     turns = [one.start_turn("The second step")]
-    two._known_until = store.journal.next_position()  # it looked just before the other one wrote
+    two._known_until = store.journal.next_position()  # it read just before the other one wrote
     turns.append(two.start_turn("Another second step"))
 
     assert turns[0].ref.session_id == turns[1].ref.session_id

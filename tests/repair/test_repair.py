@@ -103,7 +103,7 @@ def test_after_a_repair_nothing_is_lost_but_what_it_names(example, root, kind, h
     after = by_position([one for one in rows(root) if one["position"] not in (at, *noted)], left_out)
     lost = {n for base, end in plan.lost for n in range(base, end)}
     kept = {position: one for position, one in whole.items() if position not in lost}
-    if kind == "journal":  # where the newest one ended cannot be told from what is left of it
+    if kind == "journal":  # where the newest one ended cannot be known from what is left of it
         end = max(after) + 1
         assert after == {position: one for position, one in kept.items() if position < end}
         assert path.name.startswith("0" * 19 + "4") or end > max(kept)

@@ -1,6 +1,6 @@
 """A power cut at every call of a repair: no byte is destroyed, and the next repair ends where it would have.
 
-By default one end of the machine in so many is looked at; LOCUS_SEED (1) says which, with LOCUS_HUNT all are.
+By default one end of the machine in so many is tested; LOCUS_SEED (1) decides which, with LOCUS_HUNT all are.
 """
 
 import os

@@ -1,7 +1,7 @@
 """For everything that `locus store verify --deep` can name there is a command that settles it.
 
 Each kind of damage is made in a store of its own, verify names it, the command that is beside it here is
-run, and verify ends with 0: through `locus` itself. What is lost stays told as known.
+run, and verify ends with 0: through `locus` itself. What is lost stays listed as known.
 """
 
 import errno
@@ -359,7 +359,8 @@ def test_what_verify_names_one_command_settles(
     command: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """I10, P7: damage, verify, the command, verify: 12, 0, and what is lost stays told; then work goes on."""
+    """I10, P7: damage, verify, the command, verify: 12, 0, and what is lost stays listed; then work goes
+    on."""
     damage(root)
     code, found = verify(root, capsys)
     assert code == Corruption.exit_code and any(one["damage"] for one in found), name
@@ -437,7 +438,7 @@ def test_what_the_disk_does_not_give_at_once_is_read_again(
 def test_a_store_file_is_written_anew_from_the_log(
     root: Path, how: "str | bytes", capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """I10, P7: without STORE nothing opens; verify names what settles it, and the log proves what it said.
+    """I10, P7: without STORE nothing opens; verify names what settles it, and the log proves what it held.
 
     A flipped byte is damage also where the text would be that of a newer version: its digest shows it.
     """
@@ -493,7 +494,7 @@ def test_quarantined_bytes_are_told_until_a_repair(root: Path, capsys: pytest.Ca
 def test_an_accepted_finding_is_told_as_known_and_a_new_one_as_new(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """I13, P7: who accepts a loss does not accept the next one; it stays said, after sealing too."""
+    """I13, P7: accepting a loss does not accept the next one; it stays reported, after sealing too."""
     an_event_that_nobody_can_have_written(root)
     run(["--store", str(root), "store", *ACCEPT])
     with Store.open(root) as store:

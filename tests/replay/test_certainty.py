@@ -229,7 +229,7 @@ class World:
         for event in new:
             self.stood[str(event["event_id"])] = here
             said = event["event_type"], event["operation"] if what == "stop" else None
-            # The look of a call that was reported before is a snapshot alone.
+            # The capture of a call that was reported before is a snapshot alone.
             heard = said == SAYS.get(what) or (looked and event["operation"] == "tool")
             if event["agent_session_id"] == session.id and heard and not is_closing(event):
                 place = session.id, str(event["agent_turn_id"])
@@ -411,7 +411,7 @@ def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
     assert doubted(certainty_of(turn, "m")) == ("c",)
     again = [action("n"), changed("i", "a", "n"), {**look("v", "tool", scoped_paths=["a"]), "cause": "n"}]
     assert doubted(certainty_of([START, *edit, *again, LAST, end()], "e")) == ()
-    assert doubted(certainty_of([START, *edit, *more], "e")) == EVERYTHING, "no full look came"
+    assert doubted(certainty_of([START, *edit, *more], "e")) == EVERYTHING, "no full capture came"
     assert doubted(certainty_of([START, *edit, look("x", "tool"), *more], "e")) == ()
     assert states(*turn) == (EXACT, EXACT)
 
@@ -470,7 +470,7 @@ def test_a_turn_that_goes_on_after_its_end_has_none() -> None:
 
 
 def test_a_look_that_was_not_finished_names_its_paths() -> None:
-    """P1: what was not looked at in time is named; all of it where it is not named, or git reported
+    """P1: what was not compared in time is named; all of it where it is not named, or git reported
     nothing."""
     partial = look("last", "turn_end", success=False, state="partial", pending=2, pending_paths=["a", "d"])
     known = certainty_of([START, partial])

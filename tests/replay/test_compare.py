@@ -59,7 +59,7 @@ def flat(node: Node, prefix: bytes = b"") -> dict[bytes, tuple[bytes, bytes]]:
 @settings(max_examples=examples(30, 2000))
 @given(before=_TREES, after=_TREES)
 def test_changes_are_what_differs(store: Store, before: Node, after: Node) -> None:
-    """P1: the changes turn the old tree into the new one; each path once, in order, no equal path told."""
+    """P1: the changes turn the old tree into the new one; each path once, in order, no equal path listed."""
     found = compare(state(store, before), state(store, after))
     old, new = flat(before), flat(after)
     made = dict(old)
@@ -193,7 +193,7 @@ def test_what_was_not_captured_is_listed_and_is_no_change(store: Store) -> None:
 
 
 def test_a_folder_that_could_not_be_read_is_not_deleted(store: Store) -> None:
-    """P1: where one side skipped a whole folder, nothing in it is told as deleted or added."""
+    """P1: where one side skipped a whole folder, nothing in it is listed as deleted or added."""
     before = state(store, {b"d": {b"x": file(b"1")}, b"e": file(b"1")})
     after = skipped(store, {b"e": b"2"}, {b"d": "permission denied"})
 

@@ -192,7 +192,7 @@ def test_one_directory_under_two_names_holds_two_things(store: Store) -> None:
 
 
 def test_a_change_to_a_deferred_content_is_applied(store: Store) -> None:
-    """P1: a file event names the list of a content that was not stored when it was told."""
+    """P1: a file event names the list of a content that was not stored when it was recorded."""
     _, list_id = deferring(store, big=None)
     with store.blobs.writer() as writer:
         root = to_text(put_node(writer, {b"kept": (FILE, b"kept\n")}))

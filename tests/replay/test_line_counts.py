@@ -208,7 +208,7 @@ def test_several_stores_count_alike(tmp_path: Path) -> None:
 
 
 def test_a_change_names_the_call_that_caused_it(store: Store) -> None:
-    """S1-31: `tool` and `tool_use_id` of a change are those of its cause; what it states itself stands."""
+    """S1-31: `tool` and `tool_use_id` of a change are those of its cause; what it states itself holds."""
     call = {"event_id": "c" * 32, "event_type": "action", "tool": "Bash", "tool_use_id": "toolu_1"}
     begun = {"event_id": "d" * 32, "event_type": "tool_start", "tool": "Write", "tool_use_id": "toolu_2"}
     content = put(store, b"1\n")[0]

@@ -27,7 +27,8 @@ Told = dict[str, Any]
 
 
 def made_up(seed: int) -> Iterator[Told]:
-    """Sessions of two agents with turns, tools, errors, changes of files, and calls told several times."""
+    """Sessions of two agents with turns, tools, errors, changes of files, and calls reported several
+    times."""
     dice = random.Random(seed)
     for n in range(9):
         agent, repo = dice.choice(("codex", "claude-code")), dice.choice(REPOS)

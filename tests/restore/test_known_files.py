@@ -110,7 +110,7 @@ def test_a_plan_keeps_what_it_read_where_no_capture_does(tmp_path: Path) -> None
 
 
 def test_a_plan_of_a_part_keeps_the_cache_of_the_whole(tmp_path: Path) -> None:
-    """I26: an undo, or a restore of some paths, looks at few files and forgets none of the others."""
+    """I26: an undo, or a restore of some paths, reads few files and forgets none of the others."""
     world = aged_world(tmp_path)
     world.plan()
     age(world.work)

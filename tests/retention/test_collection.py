@@ -259,7 +259,8 @@ def test_events_in_no_session_keep_what_they_name(store: Store) -> None:
 
 
 def test_active_and_pinned_sessions_are_not_archived(store: Store) -> None:
-    """S1-46: who is at work, pinned, or has a pinned turn is not released, and is told the way out."""
+    """S1-46: a session at work, pinned, or with a pinned turn is not released; the answer names the way
+    out."""
     record(store, A, end=False)
     record(store, B)
     record(store, C)

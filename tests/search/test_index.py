@@ -171,7 +171,7 @@ def test_an_older_copy_of_the_log_makes_the_index_anew(store: Store, tmp_path: P
 
 
 def test_where_nothing_may_be_written_the_answer_is_whole(store: Store) -> None:
-    """I22: while another process indexes, what the index lacks is looked through in memory."""
+    """I22: while another process indexes, what the index lacks is searched in memory."""
     store.append([said(1, "old word")])
     search(store, "word")
     store.append([said(2, "new word")])

@@ -20,7 +20,7 @@ SECRETS = [*made().values(), *(text for text, _ in assigned().values())]
 
 
 def test_every_kind_of_secret_is_suspected() -> None:
-    """P5: a content with any secret that the rules know is looked at closely; plain ones are not."""
+    """P5: a content with any secret that the rules know is scanned closely; plain ones are not."""
     contents = [
         f"{front}{secret}{behind}".encode()
         for secret in SECRETS
@@ -56,7 +56,7 @@ def test_odd_spellings_are_suspected(text: str) -> None:
 
 
 def test_json_without_secrets_is_passed() -> None:
-    """What only looks a little like a secret is not looked at closely: that is what the scan is for."""
+    """What only looks a little like a secret is not scanned closely: that is what the scan is for."""
     texts: list[Any] = [
         {"max_tokens": 12, "token": "none", "key": "a1b2c3d4e5f6", NAME: "as"},
         {"required": ["token", NAME], "url": "http://localhost:8080/a@b", "text": "the key: it turns"},
@@ -85,7 +85,7 @@ def test_it_is_lent_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_import_withholds_what_is_denied(tmp_path: Path) -> None:
-    """P5: contents are looked at for what a person denied too, though the first scan knows nothing of it."""
+    """P5: contents are scanned for what a person denied too, though the first scan knows nothing of it."""
     path = History().put(b"a", b"at acme-intranet\n").commit("1").write(str(tmp_path / "r"))
     (tmp_path / "s").mkdir()
     with Store.init(tmp_path / "s/.locus") as store:

@@ -107,7 +107,7 @@ def test_damage_of_one_file_is_told_and_lets_nothing_come_back(
     (root / file).unlink()
     assert (named(root), comes_back(root)) == ([file], [])
     other = FILES[file == FILES[0]]
-    shutil.copy(root / other, root / file)  # as it is told
+    shutil.copy(root / other, root / file)  # as the message says
     assert named(root) == []
 
 
@@ -133,7 +133,7 @@ def test_damage_of_both_files_is_told_and_what_can_be_read_counts(root: Path) ->
 
 
 def test_a_rule_is_added_to_a_damaged_file_with_those_that_it_lost(root: Path) -> None:
-    """I11: what was damaged stays told, and both files have all rules again."""
+    """I11: what was damaged stays reported, and both files have all rules again."""
     (root / "erased").write_bytes(_without_a_line((root / "erased").read_bytes(), random.Random(3)))
     with Store.open(root) as store:
         erasure.erase(store, erasure.plan_secret(store, "another secret 77"))
@@ -175,7 +175,7 @@ def test_a_damaged_key_is_told_and_nothing_is_recorded_for_it(
         assert comes_back(root) == []
         text = of_store(REAL, Layout(str(root))).text(MADE["npm"])
         assert text.startswith("[REDACTED:") and text != sound
-    path.unlink()  # as it is told: a new one is made
+    path.unlink()  # as the message says: a new one is made
     assert of_store(REAL, Layout(str(root))).text(MADE["npm"]) != sound
     assert (named(root), comes_back(root)) == ([], [])
 
@@ -269,7 +269,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("form", [bytes, older], ids=["shaped", "older"])
 def test_little_of_a_large_content_is_hashed(form: Callable[[bytes], bytes]) -> None:
-    """P4: of random bytes, runs and base64 it is told without digests that hardly anything fits."""
+    """P4: of random bytes, runs and base64 it is decided without digests that hardly anything fits."""
     digest_of, hashed = erased_rules.digest_of, 0
 
     def counting(text: bytes, key: bytes) -> bytes:

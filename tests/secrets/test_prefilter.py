@@ -1,4 +1,4 @@
-"""The first look for secrets, at the bytes that are written anyway, misses nothing that the rules find."""
+"""The first scan for secrets, of the bytes that are written anyway, misses nothing that the rules find."""
 
 import json
 from typing import Any
@@ -33,11 +33,11 @@ SECRETS = {
     "private in capitals": (PRIVATE.upper(), "QUIET WORD"),
     "private without an end": (PRIVATE[:-10] + "\n\"", "quiet word"),
     "tab before the value": (f"api_{'key'}\t=\t{TOKEN}", TOKEN),
-    "tabs behind bearer": (f"Bearer\t\t{TOKEN}", TOKEN),
+    "tabs after bearer": (f"Bearer\t\t{TOKEN}", TOKEN),
     "key with a number": (f"api-{'key'}2 : {TOKEN}", TOKEN),
-    "flag behind a line": (f"run\n--api-{'token'}\t{TOKEN}", TOKEN),
+    "flag after a line": (f"run\n--api-{'token'}\t{TOKEN}", TOKEN),
     "flag with dots": (f"run --db.{'password'} {WORD}", WORD),
-    "command behind a sign": (f"\x01mongosh -p{WORD} shop", WORD),
+    "command after a control character": (f"\x01mongosh -p{WORD} shop", WORD),
     "flag in quotes": (f"run '-{'password'}' {WORD}", WORD),
     "url with a tab before": (f"\thttps://me:{TOKEN}@h.example/", TOKEN),
 }  # fmt: skip
@@ -67,7 +67,7 @@ def encode(event: Event) -> bytes:
 
 
 def looking_at_many() -> Redactor:
-    """One that looks as an import does, which it would not for so little."""
+    """One that scans as an import does, which it would not for so little."""
     redactor = Redactor(b"k" * 32)
     redactor.bulk_prefilter = json_suspects
     return redactor
@@ -142,7 +142,7 @@ def test_denied_texts_are_found_in_json(denied: str) -> None:
 
 
 def test_a_look_that_fails_is_made_in_another_way() -> None:
-    """P5: where the scan of many gives up, each event is looked at as if there were none."""
+    """P5: where the scan of many gives up, each event is scanned as if there were none."""
 
     def fails(_: object) -> list[bool]:
         raise MemoryError

@@ -237,7 +237,7 @@ def test_what_cannot_be_looked_at_goes_whole(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_look_that_a_signal_ends_is_told_as_one_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """P4, P5: what a hook's deadline broke off is not said to hold a secret, nor to be unreadable."""
+    """P4, P5: what a hook's deadline broke off is not reported to hold a secret, nor to be unreadable."""
 
     def late(_: bytes) -> Any:
         raise TimeoutError
@@ -247,7 +247,7 @@ def test_a_look_that_a_signal_ends_is_told_as_one_without_time(monkeypatch: pyte
 
 
 def test_contents_tell_their_kinds(redactor: Redactor) -> None:
-    """P5: a content is looked at in UTF-8 and UTF-16, whatever else is in it."""
+    """P5: a content is scanned in UTF-8 and UTF-16, whatever else is in it."""
     secret = MADE["stripe"]
 
     assert redactor.kinds_in(b"\0\xff" + secret.encode() + b"\0") == ("stripe-key",)
@@ -314,7 +314,7 @@ def test_redacting_again_changes_nothing(parts: list[str]) -> None:
 def test_hostile_text_takes_linear_time(
     redactor: Redactor, unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4: the bytes that the rules look at grow with the text, not with its square."""
+    """P4: the bytes that the rules scan grow with the text, not with its square."""
     looked = 0
     run = rules._run
 
@@ -337,7 +337,7 @@ def test_hostile_text_takes_linear_time(
 
 def test_a_secret_in_the_name_of_a_file_does_not_leave() -> None:
     """P5: the log has the name of a file, by which a change is found again; what leaves has a mark instead,
-    also in the payload as it is stored. An event of something else is not looked at twice."""
+    also in the payload as it is stored. An event of something else is not scanned twice."""
     redactor = Redactor(b"k" * 32)
     token = made()["npm"]
     event: Event = {

@@ -18,7 +18,7 @@ CLAIMS = ("a", "b", "c")
 
 
 def claim(place: Path, name: str) -> str:
-    """Who needs a line; the file of a claim is there."""
+    """The programs that need a line; the file of a claim is there."""
     (place / name).touch()
     return git_exclude.claim_of_hooks(str(place / name))
 

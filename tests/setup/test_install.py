@@ -181,7 +181,7 @@ def test_a_file_made_by_us_goes_again(tmp_path: Path, homes: Homes) -> None:
 
 
 def test_what_others_wrote_since_stays(file: Path, homes: Homes) -> None:
-    """Settings that were changed behind us keep the change: only our entries go."""
+    """Settings that somebody else changed keep the change: only our entries go."""
     file.write_text('{\n  "model": "x"\n}\n')
     put_in(file, homes)
     changed = json.loads(file.read_text())

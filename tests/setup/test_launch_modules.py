@@ -71,7 +71,7 @@ def installed(tmp_path: Path) -> Installed:
 
 
 def test_a_hook_looks_for_no_module(installed: Installed) -> None:
-    """I34: with a look at the directory and a pack, all modules of a hook come from one file."""
+    """I34: with one read of the directory and a pack, all modules of a hook come from one file."""
     (installed.work / "new.py").write_text("print(1)\n")
     assert installed.call() == []
     assert list((installed.work / ".locus/snapshots/packs").iterdir())

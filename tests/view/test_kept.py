@@ -230,7 +230,8 @@ def test_a_turn_of_many_events_is_read_by_blocks(log: Growing, monkeypatch: pyte
 
 
 def test_growth_opens_no_connection_of_its_own(log: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who numbers new events asks about ids on the connection of the last time, while nothing is sealed."""
+    """A viewer that numbers new events asks about ids on the connection of the last time, while nothing is
+    sealed."""
     with opened({"growing": str(log.path)}) as stores:
         turns = [turn["name"] for turn in answers.answer(stores, "/api/spine", {})["turns"]]
         log.do("call", 0)

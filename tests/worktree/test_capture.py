@@ -349,7 +349,7 @@ def test_a_file_called_like_a_store_can_be_left_out(bench: Bench) -> None:
 
 
 def test_a_capture_tells_what_the_disk_refuses(bench: Bench) -> None:
-    """P7: any one call that fails, once or from then on, is survived or told as an error of ours."""
+    """P7: any one call that fails, once or from then on, is survived or reported as an error of ours."""
     fill(bench.work)
     bench.capture()
     counting = FaultFS()

@@ -142,7 +142,7 @@ def test_the_tree_says_which_list_has_the_stat(bench: Bench) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_an_untouched_deferred_file_stays_the_same_entry(bench: Bench, waits: bool) -> None:
-    """It is neither read nor told again, also where the stat cache could not prove its stat (I26)."""
+    """It is neither read nor recorded again, also where the stat cache could not prove its stat (I26)."""
     write(bench, "large", LARGE)
     write(bench, "small", 1)
     if waits:

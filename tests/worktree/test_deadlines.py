@@ -248,7 +248,7 @@ def test_hooks_look_at_nothing_until_the_contents_of_a_huge_directory_are_stored
     """P4: reading a million entries that wait for their contents takes seconds; afterwards there are none."""
     desk = waiting_desk(tmp_path / "work", monkeypatch)
     with monkeypatch.context() as looking:
-        looking.setattr(stat_all.Suspects, "check_all", lambda *_: pytest.fail("it looked"))
+        looking.setattr(stat_all.Suspects, "check_all", lambda *_: pytest.fail("it compared"))
         desk.hook("UserPromptSubmit", "u")
     assert desk.finish() == 0, "what is being stored needs no capture"
 
@@ -268,7 +268,7 @@ def test_hooks_look_at_nothing_until_the_contents_of_a_huge_directory_are_stored
 def test_a_list_that_nobody_knows_of_any_more_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I22: notes of what is open may be lost, also where hooks do not look."""
+    """I22: notes of what is open may be lost, also where hooks do not capture."""
     desk = waiting_desk(tmp_path / "work", monkeypatch)
     for name in os.listdir(desk.layout.directory("live")):
         if name.endswith(deferred_lists.SUFFIX):

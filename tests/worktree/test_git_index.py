@@ -169,7 +169,7 @@ def test_a_change_within_the_tick_of_the_index_is_never_taken_for_none(work: Pat
 
 
 def racy(work: Path, name: str) -> None:
-    """The index as young as the file: nothing but its time has changed."""
+    """The index as recent as the file: nothing but its time has changed."""
     found = os.lstat(work / name)
     os.utime(work / ".git" / "index", ns=(0, max(found.st_mtime_ns, found.st_ctime_ns)))
 

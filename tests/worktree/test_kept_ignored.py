@@ -95,7 +95,7 @@ def files(bench: Bench) -> set[str]:
 
 
 def test_a_capture_keeps_them_and_counts_the_rest(bench: Bench) -> None:
-    """P1, I22: also over quick captures, of which each looks only at what changed."""
+    """P1, I22: also over quick captures, of which each compares only what changed."""
     for name in (".env", "sub/.env", "sub/x.key", "a.key", "out/.env", "node_modules/.env"):
         write(bench.work / name)
     first = bench.capture(keep_ignored=True)

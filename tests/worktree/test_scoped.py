@@ -55,7 +55,7 @@ def fold(bench: Bench) -> bool:
 
 
 def check_scoped(before: Files, tree: Files, disk: Files, scope: set[bytes], done: Any) -> None:
-    """Paths that were looked at are as on disk; any other as there, or as it was."""
+    """Paths that were compared are as on disk; any other as there, or as it was."""
     for path in before.keys() | tree.keys() | disk.keys():
         assert tree.get(path) in (before.get(path), disk.get(path)), path
     for path in scope:
@@ -156,7 +156,7 @@ def test_a_capture_of_one_path_costs_the_directories_on_the_way(
 
     monkeypatch.setattr(statcache.BaseRows, "directory", noted)
     monkeypatch.setattr(statcache.BaseRows, "row_ranges", lambda *_: pytest.fail("all rows are read"))
-    monkeypatch.setattr(stat_all, "_stat_stride", lambda *_: pytest.fail("a look at all paths"))
+    monkeypatch.setattr(stat_all, "_stat_stride", lambda *_: pytest.fail("all paths compared"))
     write(wide.work / "p3" / "d41" / "f1030", b"changed")
     calls = Counting()
     done = wide.capture(scope={b"p3/d41/f1030"}, calls=calls)
@@ -204,7 +204,7 @@ def test_all_is_looked_at_where_a_scope_proves_too_little(wide: Bench) -> None:
 
 
 def test_a_block_that_rots_is_found_where_it_is_read(wide: Bench) -> None:
-    """I22, I26: a base with one bad block gives the tree of the disk, whatever looks, and is replaced."""
+    """I22, I26: a base with one bad block gives the tree of the disk, whatever captures, and is replaced."""
     (file,) = (path for path in wide.caches() if path.suffix == ".evc")
     whole = file.read_bytes()
     for at in range(1_000, len(whole), len(whole) // 9):

@@ -81,7 +81,7 @@ def test_copies_hold_the_bytes_and_have_no_name(
 def test_a_file_that_is_not_the_listed_one_has_no_copy(
     layout: Layout, tmp_path: Path, fs: Copying, moment: str
 ) -> None:
-    """I24: its stat is looked at before the copy and after it."""
+    """I24: its stat is read before the copy and after it."""
     file = listed(tmp_path / "w", "a", b"first")
 
     def change() -> None:

@@ -1,4 +1,4 @@
-"""The look at all known paths of a working directory, by one process or several."""
+"""The comparison of all known paths of a working directory, by one process or several."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ def _is_gone(pid: int) -> bool:
 
 
 def test_children_see_what_one_process_sees(bench: Bench, forks: list[int]) -> None:
-    """P1: a capture whose children look at a part of the directory finds the same changes and tree."""
+    """P1: a capture whose children compare a part of the directory finds the same changes and tree."""
     bench.capture()
     (bench.work / "d0" / "f1").write_bytes(b"changed")
     (bench.work / "d5" / "f101").unlink()
@@ -151,7 +151,7 @@ def test_without_more_processes_all_is_looked_at_here(bench: Bench, monkeypatch:
 def test_a_child_that_hangs_holds_nobody_up(
     bench: Bench, forks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4: at the deadline a capture ends, whatever its children do, and names what was not looked at."""
+    """P4: at the deadline a capture ends, whatever its children do, and names what was not compared."""
     bench.capture()
 
     def hangs(*args: object) -> None:
