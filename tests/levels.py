@@ -82,16 +82,16 @@ _LONG = {
         "status_shows_what_is_there",
     "cli/hook": "a_hook_whose_input_never_ends_stops_by_itself a_huge_input_is_cut",
     "cli/hook_subagents": "a_true_session_whose_subagents_end_late "
-        "what_ends_behind_the_next_prompt_counts_where_it_began",
-    "cli/hooks_command": "a_directory_that_was_deleted_is_told the_installed_line_records",
+        "what_ends_after_the_next_prompt_counts_where_it_began",
+    "cli/hooks_command": "a_directory_that_was_deleted_is_reported the_installed_line_records",
     "cli/newer_events": "an_event_of_a_newer_locus_is_shown_and_named",
     "cli/store_keep": "a_backup_is_read_with_the_store_option "
-        "a_broken_manifest_is_told_with_the_word_that_is_needed a_salvage_needs_no_store_file",
+        "a_broken_manifest_is_reported_with_the_word_that_is_needed a_salvage_needs_no_store_file",
     "compatibility": "the_versions_are_those_of_the_code",
     "erasure/erasure_crash": "a_sync_that_fails_leaves_no_erasure_that_says_it_is_done "
         "an_erasure_survives_a_crash_at_every_call",
-    "exports/jsonl": "contents_come_along each_content_stands_once_before_the_event_that_needs_it "
-        "what_the_log_lost_is_told",
+    "exports/jsonl": "contents_come_along each_content_comes_once_before_the_event_that_needs_it "
+        "what_the_log_lost_is_reported",
     "exports/parquet": "a_directory_with_something_in_it_is_refused an_empty_log_has_its_columns",
     "exports/wire": "a_payload_fits_and_says_what_is_missing",
     "gc/repack": "any_packs_merge_to_the_same_contents",
@@ -108,7 +108,7 @@ _LONG = {
     "log/numbering": "fold_agrees_with_the_rules_read_literally "
         "numbering_a_numbered_log_changes_nothing numbers_do_not_depend_on_where_the_log_is_cut",
     "log/seal": "a_batch_of_many_pieces_is_deduplicated_and_numbered_as_one",
-    "log/segment": "a_bad_line_far_behind_the_first_stops_the_parsing "
+    "log/segment": "a_bad_line_far_after_the_first_stops_the_parsing "
         "a_column_that_first_comes_late_is_found a_segment_reads_back_as_what_went_in "
         "arrow_and_python_decode_lines_alike frames_come_as_pieces_that_hold_their_positions",
     "maintenance/backup": "a_killed_backup_leaves_a_whole_copy_and_the_next_one_completes_it "
@@ -132,11 +132,11 @@ _LONG = {
         "a_content_that_nobody_released_is_damage a_plan_holds_once "
         "a_plan_names_the_sessions_of_which_something_goes "
         "a_session_is_lost_with_a_content_deep_in_its_trees "
-        "active_and_pinned_sessions_are_not_archived capture_after_collection_stores_content_anew "
-        "events_behind_a_release_are_kept events_in_no_session_keep_what_they_name "
+        "active_and_pinned_sessions_are_not_archived capture_after_collection_stores_content_again "
+        "events_after_a_release_are_kept events_in_no_session_keep_what_they_name "
         "every_reader_says_what_became_of_a_collected_content "
         "kept_sessions_replay_after_another_was_collected rules_of_number_and_age_release_the_oldest "
-        "what_becomes_live_behind_the_plan_is_kept what_is_live_again_is_brought_back",
+        "what_becomes_live_after_the_plan_is_kept what_is_live_again_is_brought_back",
     "search/index": "the_index_follows_the_log",
     "search/words": "what_is_found_is_marked",
     "secrets/engines": "engines_agree_about_any_text",

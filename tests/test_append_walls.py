@@ -122,7 +122,7 @@ def test_a_content_that_is_not_there_is_refused(store: Store) -> None:
     assert store.append([{"event_type": "note", "after_hash": to_text(content), "tree_hash": to_text(tree)}])
 
 
-def test_contents_are_looked_for_where_a_hash_is_given_alone(
+def test_contents_are_looked_up_where_a_hash_is_given_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I38: an event without a hash of ours asks nothing of the contents and takes no lock of theirs."""
@@ -309,7 +309,7 @@ def test_what_is_about_to_go_is_stored_again(store: Store) -> None:
         fresh.append([{"event_type": "note", "after_hash": to_text(content)}])
 
 
-def test_what_was_found_once_is_not_looked_for_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_once_is_not_looked_up_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P8, I38: the next events that name a content need no lookup, also beside packs that were added."""
     with store.blobs.writer() as writer:
         content = to_text(writer.put(b"named again and again"))
@@ -323,7 +323,7 @@ def test_what_was_found_once_is_not_looked_for_again(store: Store, monkeypatch: 
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
-def test_what_was_found_once_is_looked_for_again_when_a_pack_went(store: Store, is_listed: bool) -> None:
+def test_what_was_found_once_is_looked_up_again_when_a_pack_went(store: Store, is_listed: bool) -> None:
     """I24: a content that somebody collected is not named because it was there before."""
     with store.blobs.writer() as writer:
         content = to_text(writer.put(b"to be collected"))

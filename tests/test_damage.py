@@ -336,7 +336,7 @@ def _one_of_each(whole: Whole, draw: random.Random) -> Iterator[tuple[str, str, 
             yield name, what, data
 
 
-def test_damage_of_any_kind_of_file_is_told_or_has_no_effect(whole: Whole) -> None:
+def test_damage_of_any_kind_of_file_is_reported_or_has_no_effect(whole: Whole) -> None:
     """I11, I22, I24, I35: never a wrong answer, another error than ours, a hang, or memory without bound."""
     seed = int(os.environ.get("LOCUS_SEED", "1"))
     cases = _one_of_each(whole, random.Random(seed))

@@ -302,7 +302,7 @@ def _stray(store: Store, name: str, age_s: float) -> Path:
     return path
 
 
-def test_strays_are_told_and_are_no_damage(store: Store) -> None:
+def test_strays_are_reported_and_are_no_damage(store: Store) -> None:
     """What a dead process left in `tmp/` is reported, and nothing is wrong because of it."""
     path = _stray(store, "pack-0123456789abcdef", 2 * DAY_S)
 

@@ -39,7 +39,7 @@ select event_type, operation, agent, path, tool_use_id, title, event_id from eve
 
 
 @pytest.mark.parametrize("name", stores.names())
-def test_every_verb_says_what_it_said(name: str, tmp_path: Path) -> None:
+def test_every_verb_answers_as_before(name: str, tmp_path: Path) -> None:
     """I23: a store of an earlier revision is read as that revision read it, or as a documented rule says.
 
     In `ALONE` each command connects and folds for itself, as a user's does; in the others they share that.

@@ -584,7 +584,7 @@ def test_all_orders_of_two_calls_each_are_found() -> None:
     assert explored.left == 0 and len(found) >= 6
 
 
-def test_who_waits_for_a_lock_that_is_never_given_back_is_found() -> None:
+def test_a_process_that_waits_for_a_lock_that_is_never_given_back_is_found() -> None:
     """I31: processes that wait for each other are reported."""
     machine = Machine()
     fds = [machine.open(f"/{n}", os.O_CREAT | os.O_RDWR) for n in range(4)]

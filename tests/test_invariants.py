@@ -330,7 +330,7 @@ with acquire(REAL, Layout(sys.argv[1]), sys.argv[2]):
         ("append", ("append", "rotate and seal"), ("put", "read")),
     ],
 )
-def test_who_waits_for_a_lock_that_is_never_released(
+def test_a_process_that_waits_for_a_lock_that_is_never_released(
     tmp_path: Path, lock: str, waits: tuple[str, ...], goes_on: tuple[str, ...]
 ) -> None:
     """I31, I33: with a lock held elsewhere its users end in LockTimeout, and all others go on."""

@@ -213,7 +213,7 @@ def test_what_is_to_be_filled_in_is_there() -> None:
 
 
 @pytest.mark.fast
-def test_version_is_said_once() -> None:
+def test_version_is_printed_once() -> None:
     """pyproject.toml takes the version from the package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" not in project["project"] and project["project"]["dynamic"] == ["version"]

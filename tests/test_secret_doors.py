@@ -107,7 +107,7 @@ def text(draw: st.DrawFn) -> str:
 
 @settings(max_examples=6 if HUNT == 0 else int(HUNT * 5000), deadline=None)
 @given(texts=st.lists(text(), min_size=AT_ONCE, max_size=AT_ONCE))
-def test_both_looks_see_what_the_rules_find(texts: list[str]) -> None:
+def test_both_scans_see_what_the_rules_find(texts: list[str]) -> None:
     """P5: a hook and an import write the same events and withhold the same contents: what the rules say that
     scan everything."""
     names = [whole[: whole.find("=")] for whole in texts[:6]]

@@ -52,7 +52,7 @@ def test_a_bundle_retrieves_what_earlier_sessions_decided(project: Project) -> N
     assert "Login uses OAuth" in part and "Tea is served warm" not in part
 
 
-def test_the_next_session_is_told_all_codes(told: str, project: Project) -> None:
+def test_the_next_session_is_given_all_codes(told: str, project: Project) -> None:
     """S4-1, S4-31, S4-33, S4-35, S4-48: files, functions, decisions, blockers, next actions of the very last
     session, as pure lines, without anybody's command in between."""
     lines = told.splitlines()

@@ -270,7 +270,7 @@ def test_commands_are_prompts_where_the_model_gets_them() -> None:
     assert payload(ran)["result"] == {"stdout": "a.py", "stderr": ""}
 
 
-def test_a_command_of_a_person_stands_in_the_turn_that_it_began() -> None:
+def test_a_command_of_a_person_is_in_the_turn_that_it_began() -> None:
     """After the prompt; one that the model does not answer is where it was run, before what follows."""
     tell = Teller()
     lines = [
@@ -339,7 +339,7 @@ def test_compaction_begins_no_turn() -> None:
     assert payload(summary)["content"] == "This session is being continued"
 
 
-def test_lines_in_front_of_the_session_and_of_none_are_kept() -> None:
+def test_lines_before_the_session_and_of_none_are_kept() -> None:
     """P7: summaries of version 2.0 come before the first line that names the session, or alone in a file."""
     summaries = [{"type": "summary", "summary": f"Work {n}", "leafUuid": f"x-{n}"} for n in (1, 2)]
     assert all(recognises(one) for one in summaries)
@@ -432,7 +432,7 @@ def test_images_are_blobs(tmp_path: Path) -> None:
         assert store.blob(found.pop()) == bytes(range(256)) * 100
 
 
-def test_what_a_tool_showed_is_told_once() -> None:
+def test_what_a_tool_showed_is_recorded_once() -> None:
     """The numbered copy of a file that was read, or of an output, is left out; what follows is not."""
     tell = Teller()
     file = {"filePath": "a.py", "content": "a\nb\n", "numLines": 3, "startLine": 1, "totalLines": 3}

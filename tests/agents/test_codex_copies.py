@@ -151,7 +151,7 @@ def test_a_parent_that_ends_before_its_copy_is_completed(tmp_path: Path) -> None
         assert imported([child()], [SESSION[:size]]) == whole
 
 
-def test_what_a_copy_lacks_is_told_by_the_parent_read_later(tmp_path: Path) -> None:
+def test_what_a_copy_lacks_comes_from_the_parent_read_later(tmp_path: Path) -> None:
     """P3: times and what the client reported of a call's end are kept beside the event from the copy."""
     with Store.init(tmp_path / ".locus") as store:
         run(store, write(tmp_path / "child.jsonl", child()))

@@ -210,7 +210,7 @@ def test_the_copied_history_of_a_subagent_is_passed_over(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("with_meta", [True, False])
-def test_a_fork_goes_on_behind_the_copy_of_its_parent(with_meta: bool, tmp_path: Path) -> None:
+def test_a_fork_goes_on_after_the_copy_of_its_parent(with_meta: bool, tmp_path: Path) -> None:
     """P3: a fork is a session of its own, and counts only what came after the copy."""
     copied = [{**one, "timestamp": "2026-11-20T10:00:30.000Z"} for one in SESSION[not with_meta :]]
     first = event(30, "thread_settings_applied", thread_settings={"model": "model-y"})

@@ -154,7 +154,7 @@ class World:
 
 @settings(max_examples=examples(25, 2_000))
 @given(st.lists(STEPS, min_size=2, max_size=14))
-def test_each_look_comes_back_or_is_named(steps: list[tuple[str, str, int]]) -> None:
+def test_each_capture_comes_back_or_is_named(steps: list[tuple[str, str, int]]) -> None:
     """P1, I22, I26, I32: files that change at any time, captures that read twenty bytes, processes that die
     or read beside a writer, lost notes: afterwards each capture is exact but for what is named as lost, all
     that changed was reported, and nothing else."""

@@ -56,7 +56,7 @@ def test_every_event_has_a_meaning_or_is_kept_raw(name: str) -> None:
     assert call.columns == {"agent": "gemini-cli", "agent_session_id": "s", "cwd": "/w", **turn}
 
 
-def test_what_hooks_put_in_front_of_a_prompt_is_not_the_persons() -> None:
+def test_what_hooks_put_before_a_prompt_is_not_the_persons() -> None:
     """P7: the turn is about what was asked, and what was added is kept beside it."""
     assert without_context("<hook_context>be brief</hook_context>\n\nmake x") == ("be brief", "make x")
     assert without_context("<hook_context>half") == ("", "<hook_context>half")
@@ -229,7 +229,7 @@ def test_a_turn_that_nobody_ended_keeps_its_model_calls(tmp_path: Path) -> None:
     imported(work, agent)
 
 
-def test_what_no_hook_told_is_added_and_named_a_gap(tmp_path: Path) -> None:
+def test_what_no_hook_reported_is_added_and_named_a_gap(tmp_path: Path) -> None:
     """P7: a call that the chat has and no hook reported is in the turn that hooks recorded, a cancelled
     one beside an equal one that was done."""
     work = project(tmp_path)

@@ -117,7 +117,7 @@ def test_every_event_of_ours_has_a_meaning() -> None:
     assert {one["timeout"] for one in WANTED.values()} == {10_000}
 
 
-def test_settings_stand_where_the_agent_looks(tmp_path: Path) -> None:
+def test_settings_are_where_the_agent_looks(tmp_path: Path) -> None:
     """GEMINI_CLI_HOME takes the place of the home directory; a project has one file."""
     homes = Homes.of({"HOME": "/home/dev", "GEMINI_CLI_HOME": "/srv/g"})
     assert install.settings_path(GEMINI_CLI, USER, "/p", homes) == "/srv/g/.gemini/settings.json"

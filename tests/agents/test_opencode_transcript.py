@@ -208,7 +208,7 @@ def put(path: Path, said: Json) -> Path:
     return path
 
 
-def test_what_is_added_while_a_session_goes_on_is_told_once(tmp_path: Path) -> None:
+def test_what_is_added_while_a_session_goes_on_is_recorded_once(tmp_path: Path) -> None:
     """P3: a database read again and again, while rows grow, gives the events that it gives when read once."""
     path = tmp_path / "opencode.db"
     ((head, messages),) = WHOLE
@@ -226,7 +226,7 @@ def test_what_is_added_while_a_session_goes_on_is_told_once(tmp_path: Path) -> N
         assert len(known - ids(store)) == 1  # the command that was under way
 
 
-def test_a_subagent_stands_in_the_turn_it_worked_for(tmp_path: Path) -> None:
+def test_a_subagent_is_in_the_turn_it_worked_for(tmp_path: Path) -> None:
     """P3: a session with a parent is no session of its own; its calls count once, in its parent's turn."""
     task = tool("task", "c9", {"prompt": "count"}, metadata={"sessionId": CHILD})
     parent = [

@@ -228,7 +228,7 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
         ("atif", [("add a price", "I ask another.")], [("task", None)], (2, 107, 13)),
     ],
 )
-def test_a_session_is_told_with_its_turns_calls_and_tokens(
+def test_a_session_is_recorded_with_its_turns_calls_and_tokens(
     tmp_path: Path, agent: str, turns: Any, actions: Any, calls: Any
 ) -> None:
     """P3, P7: prompts, outcomes, calls, tokens, why the model stopped; a second import adds nothing."""
@@ -299,7 +299,7 @@ def test_a_run_is_read_from_either_half_of_its_document(tmp_path: Path, form: st
         assert found[0]["result"] == ("a.py\n" if form == "trajectory" else "a.py\n\n(Open file: n/a)")
 
 
-def test_what_a_subagent_did_is_told_as_its_own(tmp_path: Path) -> None:
+def test_what_a_subagent_did_is_recorded_as_its_own(tmp_path: Path) -> None:
     """An embedded ATIF trajectory is a subagent of the call that refers to it, and begins no turn."""
     with Store.init(tmp_path / ".locus") as store:
         run(store, "atif", written(tmp_path / "one.json", ATIF))
@@ -311,7 +311,7 @@ def test_what_a_subagent_did_is_told_as_its_own(tmp_path: Path) -> None:
         assert str(asked[0]).startswith("2026-11-20 10:00:01")
 
 
-def test_each_trajectory_of_a_file_is_told_in_its_own_session(tmp_path: Path) -> None:
+def test_each_trajectory_of_a_file_is_recorded_in_its_own_session(tmp_path: Path) -> None:
     """P3: by its session id; a document that goes on with a session joins it, and each session ends."""
     other = {**ATIF[0], "session_id": "a-2"}
     goes_on = {

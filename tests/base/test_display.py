@@ -54,7 +54,7 @@ def test_a_long_command_is_cut() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(_FIXTURES.rglob("work.jsonl")), ids=lambda file: file.parent.name)
-def test_the_calls_of_captured_sessions_are_told(file: Path) -> None:
+def test_the_calls_of_captured_sessions_are_recorded(file: Path) -> None:
     """What each agent's hooks say of a tool's arguments gives words, and its commands are in them."""
     calls = [call for line in file.read_text().splitlines() for call in _calls(json.loads(line))]
     assert calls

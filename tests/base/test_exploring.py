@@ -23,7 +23,7 @@ DO = [
 ]  # fmt: skip
 
 
-def test_a_command_that_only_looks_is_known_by_sql_and_by_hooks() -> None:
+def test_a_command_that_only_explores_is_known_by_sql_and_by_hooks() -> None:
     """P2, P4: both read the same patterns, so an exit code cannot be an answer here and a failure there."""
     asked = [("Bash", command) for command in LOOK + DO]
     asked += [("Read", None), ("grep", ""), ("Edit", None), ("Bash", None), ("Bash", " "), (None, "rg x")]

@@ -153,7 +153,7 @@ def test_a_row_beside_a_smaller_log_has_the_exponent_of_its_ratio(bench: Bench) 
     assert got["exponent"] == pytest.approx(0.301, abs=0.001)
 
 
-def test_a_busy_machine_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others that use more than 0.15 of a processor are in the JSON and below the table."""
     for busy, idle in ((0.0, True), (0.14, True), (0.15, False), (1.9, False), (None, None)):
         monkeypatch.setattr(machine, "busy_processors", lambda _, busy=busy: busy)

@@ -231,7 +231,7 @@ def test_a_failing_sync_is_reported_as_not_durable():
         assert world.acknowledged == {}
 
 
-def test_a_flush_behind_a_failed_put_acknowledges_nothing():
+def test_a_flush_after_a_failed_put_acknowledges_nothing():
     """An id that was handed out before another put failed is void, and the flush says so (I24)."""
     world = World()
     with open_store(world.layout, world.fs).writer(codec="raw") as writer:

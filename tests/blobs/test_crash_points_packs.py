@@ -303,7 +303,7 @@ def test_condemning_what_was_not_proven_is_noticed(monkeypatch: pytest.MonkeyPat
     assert world.fs.listdir(world.layout.directory(CONDEMNED_DIR)) == []
 
 
-def test_unlinking_without_a_look_at_what_is_live_is_noticed() -> None:
+def test_unlinking_without_a_check_of_what_is_live_is_noticed() -> None:
     """A condemned pack that alone holds what was kept again goes back, and is not unlinked (I24)."""
     world = World()
     collect(world, world.fs, world.log)

@@ -85,7 +85,7 @@ def test_what_no_list_can_hold_is_refused(row: Any) -> None:
         encode_list([row])
 
 
-def test_a_path_stands_once() -> None:
+def test_a_path_occurs_once() -> None:
     """A list that names a path twice is not written."""
     with pytest.raises(InvalidEvent, match="twice"):
         encode_list([ROW, ROW])

@@ -131,7 +131,7 @@ def test_a_decompression_bomb_stops_at_the_length_it_claims():
         codec.check_group(PATH, Group(24, ZLIB, 2**32 - 1, 5000))
 
 
-def test_a_zlib_stream_with_bytes_behind_its_end_is_refused():
+def test_a_zlib_stream_with_bytes_after_its_end_is_refused():
     """A group has one meaning only."""
     stored = zlib.compress(b"abc") + b"!"
     with pytest.raises(Corruption):

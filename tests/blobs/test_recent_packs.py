@@ -41,7 +41,7 @@ def contents(layout: Layout) -> list[bytes]:
     return found
 
 
-def test_a_writer_opens_no_young_pack(layout: Layout, contents: list[bytes]) -> None:
+def test_a_writer_opens_no_recent_pack(layout: Layout, contents: list[bytes]) -> None:
     """Nine small packs are known from one file; what they hold is found, read and not stored again (I25)."""
     assert opened_by_a_put(layout, b"one more") == 0
     assert opened_by_a_put(layout, contents[3]) == 0

@@ -155,7 +155,9 @@ PATH = escaped(b".git/config")  # what a tree of git's has below a refused direc
 
 
 @pytest.mark.parametrize("kinds", [(SKIPPED,) * 5, (SKIPPED, FILE, DIRECTORY, SKIPPED, SYMLINK)])
-def test_a_name_that_looks_like_an_escape_is_told_from_an_escaped_one(kinds: tuple[bytes, ...]) -> None:
+def test_a_name_that_looks_like_an_escape_is_distinguished_from_an_escaped_one(
+    kinds: tuple[bytes, ...],
+) -> None:
     """P1, I28: refused names, and names that are exactly their escapes, are beside each other."""
     names = [*NAMES, escaped(NAMES[-1])]
     entries = sorted(map(TreeEntry, names, kinds, [ID] * 5))

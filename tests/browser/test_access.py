@@ -133,7 +133,7 @@ _MOVING = """[...document.querySelectorAll('*')].map((n) => getComputedStyle(n))
   parseFloat(s.transitionDuration) || s.animationName !== 'none' || s.scrollBehavior === 'smooth').length"""
 
 
-def test_who_wants_no_motion_sees_none(reading: Reading, sample: Sample) -> None:
+def test_a_reader_who_wants_no_motion_sees_none(reading: Reading, sample: Sample) -> None:
     """With prefers-reduced-motion nothing moves by itself."""
     reader = reading(sample.work, reduced_motion="reduce").open(f"/turn/{sample.turns[0]}")
     moving = reader.page.evaluate(_MOVING)

@@ -32,7 +32,7 @@ def _turn(agent: Agent, prompt: str, text: str) -> None:
     agent.stop("Done.")
 
 
-def test_who_stands_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, Agent]") -> None:
+def test_a_reader_at_the_end_moves_on(reading: Reading, live: "tuple[Sample, Agent]") -> None:
     """P1: a turn that hooks record lengthens the slider, without a reload; only what is new is asked for."""
     sample, agent = live
     reader = reading(sample.work).open(f"/s/{sample.session}")
@@ -57,7 +57,7 @@ _GROWN = """async ([session, before]) => {
 
 
 @pytest.mark.parametrize("scope", ["session", "repository"])
-def test_a_spine_that_grows_is_the_one_asked_for_anew(
+def test_a_spine_that_grows_equals_a_fresh_one(
     reading: Reading, live: "tuple[Sample, Agent]", scope: str
 ) -> None:
     """P1: new turns, and those that go on; renames, deletions, paths, sessions. Only what is new is sent."""
@@ -96,7 +96,7 @@ def test_a_spine_that_grows_is_the_one_asked_for_anew(
     assert bool(grow("another session")["turns"]) == (scope == "repository")
 
 
-def test_who_stands_elsewhere_stays_and_is_told(reading: Reading, live: "tuple[Sample, Agent]") -> None:
+def test_a_reader_elsewhere_stays_and_is_told(reading: Reading, live: "tuple[Sample, Agent]") -> None:
     """Turn, file and address stay, and a button counts the new turns (P1)."""
     sample, agent = live
     _turn(agent, "Second live", "two\n")

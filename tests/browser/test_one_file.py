@@ -95,7 +95,7 @@ def test_a_shared_session_shows_what_the_viewer_shows(
     assert any("TEA = 3" in text for text in seen)
 
 
-def test_contents_stand_in_a_shared_page_where_they_were_wanted(
+def test_contents_are_in_a_shared_page_where_they_were_wanted(
     sample: Sample, opened: Callable[..., OneFile], tmp_path: Path
 ) -> None:
     """A file opens from what the page holds; what it does not hold says so, and what to do."""

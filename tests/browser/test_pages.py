@@ -144,7 +144,7 @@ def test_sql_is_asked_and_refused_in_words(reading: Reading, sample: Sample) -> 
     expect(reader.find(".complaint")).to_be_visible()
 
 
-def test_what_does_not_exist_is_said(reading: Reading, sample: Sample) -> None:
+def test_what_does_not_exist_is_reported(reading: Reading, sample: Sample) -> None:
     """Unknown turns, sessions, events, files and pages give words."""
     reader = reading(sample.work, calm=False)
     for path in ("/turn/zzzzzzzz_001", "/s/zzzzzzzz", "/event/ffffffffffff"):

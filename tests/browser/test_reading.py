@@ -59,7 +59,7 @@ def test_markdown_is_read_as_such(reading: Reading, told: Sample) -> None:
     assert reader.text(".words") == "Yes: now."
 
 
-def test_notes_stand_in_the_turn(reading: Reading, sample: Sample, tmp_path: Path) -> None:
+def test_notes_are_in_the_turn(reading: Reading, sample: Sample, tmp_path: Path) -> None:
     """A subagent's beginning is a line of its turn, and covers nothing."""
     mine = copied(sample, tmp_path)
     agent = Agent(mine.work)
@@ -92,7 +92,7 @@ def test_a_search_of_what_is_not_indexed_goes_on_by_itself(reading: Reading, sam
     assert len(asked) == 3
 
 
-def test_what_can_never_be_searched_is_said_once(reading: Reading, sample: Sample) -> None:
+def test_what_can_never_be_searched_is_reported_once(reading: Reading, sample: Sample) -> None:
     """P7: where no more is read, the page says what is missing, and rests."""
     reader = reading(sample.work)
     asked: list[str] = []

@@ -164,7 +164,7 @@ def test_filter_and_changed_only_narrow_the_tree(reading: Reading, sample: Sampl
     assert reader.files() == ["app", "src/app.py"]
 
 
-def test_the_slider_says_in_words_where_it_stands(reading: Reading, sample: Sample) -> None:
+def test_the_slider_says_in_words_where_it_is(reading: Reading, sample: Sample) -> None:
     """What the strip draws is read out, too."""
     reader = reading(sample.work).open(f"/turn/{sample.turns[0]}")
     slider = reader.find("#slider")

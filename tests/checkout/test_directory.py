@@ -35,7 +35,7 @@ def test_a_deep_path_is_reached_with_few_descriptors(tmp_path: Path, deep: bytes
     assert len(os.listdir("/dev/fd")) == before
 
 
-def test_a_look_that_fails_spoils_no_other(tmp_path: Path, deep: bytes) -> None:
+def test_a_check_that_fails_spoils_no_other(tmp_path: Path, deep: bytes) -> None:
     """A descriptor that had to make room is opened again when it is needed."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a/f").write_text("x")

@@ -47,7 +47,7 @@ def only(directory: Path, suffix: str) -> Path:
 
 
 @pytest.mark.parametrize("where", ["nothing-here", "a-file", "empty", "..", "-rf"])
-def test_what_is_no_repository_is_told(
+def test_what_is_no_repository_is_reported(
     where: str, tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing directory, a file, a directory outside git, a name like an option: one line each."""
@@ -78,7 +78,7 @@ def test_a_directory_named_like_an_option_is_a_directory(
 
 
 @pytest.mark.parametrize("rev", ["--all", "-1", "no-such-branch", "HEAD:src"])
-def test_a_revision_that_is_none_is_told(rev: str, recorded: Recorded, locus: Locus) -> None:
+def test_a_revision_that_is_none_is_reported(rev: str, recorded: Recorded, locus: Locus) -> None:
     """A revision that looks like an option, or names nothing, reaches git as a name only."""
     ended = locus("import", "git", f"--rev={rev}")
 
@@ -86,7 +86,7 @@ def test_a_revision_that_is_none_is_told(rev: str, recorded: Recorded, locus: Lo
     assert told(ended, ended.code, rev)
 
 
-def test_a_repository_without_a_commit_is_told(
+def test_a_repository_without_a_commit_is_reported(
     tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unborn HEAD is an empty history, stated in one line."""
@@ -100,14 +100,14 @@ def test_a_repository_without_a_commit_is_told(
 @pytest.mark.parametrize(
     "name", ["nonsense", "turn:nope", "git:ffffffffff", "git:xyz", "git:", "_", "'; drop table turns", "%"]
 )
-def test_an_unknown_turn_is_told(name: str, recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
+def test_an_unknown_turn_is_reported(name: str, recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
     """A name that fits no turn is exit 1 with a hint where to look; nothing is made."""
     assert told(locus("replay", name, "--to", tmp_path / "x"), 1)
     assert told(locus("timeline", name), 1)
     assert not (tmp_path / "x").exists()
 
 
-def test_an_ambiguous_beginning_is_told(recorded: Recorded, locus: Locus) -> None:
+def test_an_ambiguous_beginning_is_reported(recorded: Recorded, locus: Locus) -> None:
     """A beginning that fits several things lists some of them."""
     session = json.loads(locus("sql", "select session_id from sessions", "--json").text)[0]["session_id"]
 
@@ -132,7 +132,7 @@ def test_an_empty_store_has_no_last_turn(
 
 
 @pytest.mark.parametrize("target", ["a-file", "a-file/below"])
-def test_a_target_that_is_no_directory_is_told(
+def test_a_target_that_is_no_directory_is_reported(
     target: str, recorded: Recorded, locus: Locus, tmp_path: Path
 ) -> None:
     """A replay onto a file changes nothing."""
@@ -144,7 +144,9 @@ def test_a_target_that_is_no_directory_is_told(
     assert (tmp_path / "a-file").read_text() == "mine"
 
 
-def test_a_path_that_the_turn_does_not_have_is_told(recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
+def test_a_path_that_the_turn_does_not_have_is_reported(
+    recorded: Recorded, locus: Locus, tmp_path: Path
+) -> None:
     """Replaying a path that is not in the tree is no silent success."""
     ended = locus("replay", "last", "no/such/file", "--to", tmp_path / "x")
 
@@ -156,27 +158,27 @@ def test_a_path_that_the_turn_does_not_have_is_told(recorded: Recorded, locus: L
 # -- a store that is not as it should be --------------------------------------------------------------
 
 
-def test_a_newer_format_is_told(copied: Recorded, locus: Locus) -> None:
+def test_a_newer_format_is_reported(copied: Recorded, locus: Locus) -> None:
     """A store of a newer format is not read: exit 1, and the way out is an upgrade."""
     change(copied.store / "STORE", format=2)
 
     assert told(locus("log"), 1, "format 2", "Upgrade")
 
 
-def test_a_directory_that_is_no_store_is_told(tmp_path: Path, locus: Locus) -> None:
+def test_a_directory_that_is_no_store_is_reported(tmp_path: Path, locus: Locus) -> None:
     """--store with a directory that holds no store is exit 10 and makes nothing."""
     assert told(locus("--store", tmp_path, "log"), 10, str(tmp_path), "locus init")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_corrupt_store_file_is_told(copied: Recorded, locus: Locus) -> None:
+def test_a_corrupt_store_file_is_reported(copied: Recorded, locus: Locus) -> None:
     """I11: a changed STORE file is exit 12 and named."""
     flip(copied.store / "STORE", 40)
 
     assert told(locus("log"), 12, "STORE")
 
 
-def test_a_corrupt_manifest_is_told(copied: Recorded, locus: Locus) -> None:
+def test_a_corrupt_manifest_is_reported(copied: Recorded, locus: Locus) -> None:
     """I11, I16: the newest manifest must verify; no older one is used in its place."""
     manifest = max((copied.store / "log/manifest").iterdir())
     flip(manifest, 100)
@@ -197,7 +199,7 @@ def test_a_corrupt_segment_is_found(copied: Recorded, locus: Locus) -> None:
     assert segment.name in found.text
 
 
-def test_a_missing_segment_is_told(copied: Recorded, locus: Locus) -> None:
+def test_a_missing_segment_is_reported(copied: Recorded, locus: Locus) -> None:
     """I13: a segment that is gone is damage, not an empty log."""
     segment = only(copied.store / "log/segments", ".parquet")
     segment.unlink()
@@ -228,7 +230,7 @@ def test_a_corrupt_journal_is_found_and_writing_goes_on(copied: Recorded, locus:
     assert len(list((copied.store / "log/quarantine").iterdir())) == 2
 
 
-def test_a_corrupt_pack_is_told_file_by_file(copied: Recorded, locus: Locus, tmp_path: Path) -> None:
+def test_a_corrupt_pack_is_reported_file_by_file(copied: Recorded, locus: Locus, tmp_path: Path) -> None:
     """P1, I11: contents that cannot be read are never replayed as others: exit 12, or listed with 4."""
     pack = only(copied.store / "snapshots/packs", ".evp")
     pack.chmod(0o600)
@@ -284,7 +286,7 @@ def test_foreign_files_are_left_alone(copied: Recorded, locus: Locus) -> None:
     assert {path: path.read_bytes() for path in foreign} == foreign
 
 
-def test_a_held_lock_is_told(copied: Recorded, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_lock_is_reported(copied: Recorded, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
     """I31: a lock that another process holds is waited for, not for ever: exit 11."""
     holder = (
         "import sys\nfrom eventlog.base.fs import REAL\nfrom eventlog.base.layout import Layout\n"

@@ -97,7 +97,7 @@ def test_a_command_that_two_hooks_tell_is_not_its_own_cause(work: Path) -> None:
     assert told(work)["readme.md"]["cause"] is None
 
 
-def test_only_commands_among_few_files_are_looked_at_before(work: Path) -> None:
+def test_only_commands_among_few_files_are_captured_before(work: Path) -> None:
     """P4: tools that edit what they name, wait or only read are followed by their capture, if by any; and so
     is a command among many files."""
     agent = Codex(work)
@@ -119,7 +119,7 @@ def test_only_commands_among_few_files_are_looked_at_before(work: Path) -> None:
     assert [e["event_type"] for e in events(work)[count:]] == ["tool_start"]
 
 
-def test_a_look_that_finds_nothing_says_nothing(work: Path) -> None:
+def test_a_capture_that_finds_nothing_says_nothing(work: Path) -> None:
     """A command costs the log its beginning and its action: captures that find nothing are no events."""
     agent = Agent(work)
     agent.prompt("Go")

@@ -150,7 +150,7 @@ def on_disk_of(store: Store, state: BisectState, place: Path) -> object:
     return on_disk(place)
 
 
-def test_what_does_not_fit_is_said(work: Path, locus: Locus) -> None:
+def test_what_does_not_fit_is_reported(work: Path, locus: Locus) -> None:
     """Ends that do not fit, a state that cannot be tested, a command that is not there or that dies."""
     assert "the last state is good" in locus("bisect", "run", "true").err
     assert "the first state is bad" in locus("bisect", "run", "false").err

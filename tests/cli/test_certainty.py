@@ -54,7 +54,7 @@ def says_so(locus: Locus, state: str, path: str, tmp_path: Path) -> str:
     return str(known["why"])
 
 
-def test_a_failed_look_at_the_end_is_said(work: Path, tmp_path: Path, locus: Locus) -> None:
+def test_a_failed_capture_at_the_end_is_stated(work: Path, tmp_path: Path, locus: Locus) -> None:
     """P1: where another capture holds the directory, the end of the turn has no tree; what an earlier capture
     found is not passed for it, and a file that was deleted since is not brought back."""
     agent = Agent(work, environ={"LOCUS_HOOK_PATIENCE": "1"})
@@ -73,7 +73,7 @@ def test_a_failed_look_at_the_end_is_said(work: Path, tmp_path: Path, locus: Loc
     assert (exact.code, (tmp_path / "exact/gone.txt").read_text()) == (0, "1\n")
 
 
-def test_a_killed_agent_is_said(work: Path, tmp_path: Path, locus: Locus) -> None:
+def test_a_killed_agent_is_reported(work: Path, tmp_path: Path, locus: Locus) -> None:
     """P1: while the agent lives its turn is running; killed in a tool, the turn is unfinished, and reading
     writes nothing."""
     agent = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
@@ -92,7 +92,7 @@ def test_a_killed_agent_is_said(work: Path, tmp_path: Path, locus: Locus) -> Non
     assert (work / "half.txt").read_text() == "2\n"
 
 
-def test_a_full_disk_is_said(work: Path, tmp_path: Path, locus: Locus) -> None:
+def test_a_full_disk_is_reported(work: Path, tmp_path: Path, locus: Locus) -> None:
     """P1: where contents cannot be stored the action is there without its files, and --at that action says
     so; the end, seen in whole again, is exact."""
     agent = Agent(work)
@@ -118,7 +118,7 @@ def test_a_full_disk_is_said(work: Path, tmp_path: Path, locus: Locus) -> None:
     assert (tmp_path / "end/src/app.py").read_bytes() == (work / "src/app.py").read_bytes()
 
 
-def test_a_look_that_was_not_finished_names_what_it_did_not_see(
+def test_a_capture_that_was_not_finished_names_what_it_did_not_see(
     work: Path, tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1: what a capture did not take in is not exact, and a restore leaves it alone; the start still is."""

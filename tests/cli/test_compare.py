@@ -76,7 +76,7 @@ def test_sessions_are_compared_by_all_their_turns(work: Path, locus: Locus) -> N
     assert locus("compare", a, "session:nothing1").code == 1
 
 
-def test_other_beginnings_are_said(work: Path, locus: Locus) -> None:
+def test_other_beginnings_are_reported(work: Path, locus: Locus) -> None:
     """Compared with itself nothing differs; with another start, that is stated."""
     a, _ = names(locus)
     done = compared(locus, a, a)["files"]

@@ -60,7 +60,7 @@ def test_from_off_to_a_bundle_that_is_stale(work: Path, locus: Locus) -> None:
     assert "feature_request" not in json.loads(locus("context", "load", "parser").out)["entry"]
 
 
-def test_an_update_that_is_none_is_told(work: Path, locus: Locus) -> None:
+def test_an_update_that_is_none_is_reported(work: Path, locus: Locus) -> None:
     """P6: what is wrong with it, and nothing is written."""
     (work / ".locus/config.toml").write_text("[context]\nshared = true\n", "utf-8")
     for data, words in (

@@ -102,7 +102,7 @@ def test_a_message_is_given_its_context(recorded: Store, locus: Locus) -> None:
         ([], "new_session", False, []),
     ],
 )
-def test_what_is_told_depends_on_the_situation(
+def test_what_is_given_depends_on_the_situation(
     recorded: Store, locus: Locus, options: list[str], situation: str, goal: bool, turns: list[str]
 ) -> None:
     """S1-54: a resumed session sees its very last turn, a new session the project and what is relevant."""

@@ -272,7 +272,7 @@ def test_a_turn_that_goes_on_after_all_has_its_own_end(work: Path) -> None:
     other.kill()
 
 
-def test_a_turn_whose_end_was_told_is_not_closed_again(work: Path) -> None:
+def test_a_turn_whose_end_was_reported_is_not_closed_again(work: Path) -> None:
     """P3: where the capture of a turn's end failed, the turn stays among those under way; it has one end."""
     client = Client("codex", work)
     client.start()
@@ -410,7 +410,9 @@ def test_a_turn_whose_prompt_was_not_heard_is_closed_too(work: Path, locus: Locu
     )
 
 
-def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_dies_during_a_capture_is_closed_by_the_next(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P1: an agent that is killed while another's capture is under way may have changed something after
     it; the next capture finds that, and names it."""
     client = Client("codex", work)
@@ -440,7 +442,7 @@ def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: 
     check_closed(work, client, "hook")
 
 
-def test_who_is_heard_of_is_not_dead(work: Path) -> None:
+def test_an_agent_that_reports_is_not_dead(work: Path) -> None:
     """P7: the end of a tool is a sign of life of its turn, whatever process was noted for it."""
     client = Client("codex", work)
     client.start()
@@ -500,7 +502,7 @@ def test_a_turn_whose_last_tree_is_lost_is_not_called_exact(work: Path) -> None:
     assert end["agent_session_id"] == killed.session
 
 
-def test_a_prompt_without_time_to_look_closes_the_turn_before_it(
+def test_a_prompt_without_time_to_capture_closes_the_turn_before_it(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1: where the capture of a prompt is not finished in time, the turn that its session left has its end

@@ -152,7 +152,7 @@ def test_paths_may_be_typed_from_anywhere(
     assert (outside.code, outside.out) == (1, b"") and "outside the repository" in outside.err
 
 
-def test_an_unknown_session_or_type_is_said(locus: Locus, recorded: Recorded) -> None:
+def test_an_unknown_session_or_type_is_reported(locus: Locus, recorded: Recorded) -> None:
     """P8: a session or a type that nothing has is an error that says what there is, not an empty answer."""
     for asked in (["log"], ["search", "zwei"], ["errors"], ["decisions"]):
         ended = locus(*asked, "--session", "zzz")
@@ -207,7 +207,7 @@ def test_names_that_are_not_utf8_choose_events(
         ([], 2, "Missing argument"),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_what_is_not_there_is_reported(
     locus: Locus, recorded: Recorded, arguments: list[str], code: int, words: str
 ) -> None:
     """P8: an unknown turn or path is one clear line and nothing on stdout."""
@@ -217,7 +217,7 @@ def test_what_is_not_there_is_said(
     assert words in ended.err and ended.err.count("\n") == 1
 
 
-def test_a_turn_without_a_snapshot_is_said(locus: Locus, own: Path) -> None:
+def test_a_turn_without_a_snapshot_is_reported(locus: Locus, own: Path) -> None:
     """P7: a turn of which no tree was recorded has no diff, and the message says so."""
     with Store.open() as store:
         none = record(store, None, None)
@@ -320,7 +320,7 @@ def test_history_lists_versions(locus: Locus, recorded: Recorded) -> None:
     assert locus("cat", objects[1]["after_hash"]).out == b"print('one')\nprint('two')\n"
 
 
-def test_a_file_without_history_is_said(locus: Locus, recorded: Recorded) -> None:
+def test_a_file_without_history_is_reported(locus: Locus, recorded: Recorded) -> None:
     """P8: a path of which nothing is recorded is exit code 1 and says what to try."""
     ended = locus("history", "nope.py")
 

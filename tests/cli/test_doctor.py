@@ -234,7 +234,7 @@ def test_without_hooks_nothing_is_recorded_by_itself(
     )
 
 
-def test_one_failure_is_told_once(project: Path, locus: Locus) -> None:
+def test_one_failure_is_reported_once(project: Path, locus: Locus) -> None:
     """P7: a segment that is gone is one problem, not one for each check that wanted to read it; whether hooks
     have recorded anything is then unknown, and not stated."""
     append(project, {"event_type": "action"})
@@ -286,7 +286,7 @@ def test_codex_must_trust(project: Path, locus: Locus, tmp_path: Path) -> None:
     assert "cannot be read" in texts(asked(locus)[1], "codex")
 
 
-def test_failures_of_hooks_are_told(project: Path, locus: Locus) -> None:
+def test_failures_of_hooks_are_reported(project: Path, locus: Locus) -> None:
     """P4: what a hook could not do is in a file that the doctor reads: a problem while it is fresh."""
     notes = project / ".locus/tmp/hook-errors.log"
     now = int(time.time())
@@ -302,7 +302,7 @@ def test_failures_of_hooks_are_told(project: Path, locus: Locus) -> None:
     assert code == 0 and levels(found, "errors") == ["note", "note"]
 
 
-def test_skipped_paths_are_told(project: Path, locus: Locus) -> None:
+def test_skipped_paths_are_reported(project: Path, locus: Locus) -> None:
     """P1, P7: paths that the last snapshot does not hold are named with the reason."""
     with Store.open(project / ".locus") as store, store.blobs.writer() as writer:
         why = writer.put(b"a named pipe")

@@ -143,7 +143,7 @@ def test_codex_that_records_is_trusted(project: Path, locus: Locus) -> None:
 # -- turns and captures ------------------------------------------------------------------------
 
 
-def test_a_killed_turn_is_told_at_once(project: Path, locus: Locus) -> None:
+def test_a_killed_turn_is_reported_at_once(project: Path, locus: Locus) -> None:
     """P7: a turn whose agent was killed is named as soon as it is gone, and its timeline shows it."""
     process = subprocess.Popen(["sleep", "60"])
     agent = Agent(project, environ={"CLAUDE_PID": str(process.pid)})
@@ -229,7 +229,7 @@ def test_contents_that_wait_are_named(project: Path, locus: Locus) -> None:
     assert "captures" not in asked(locus)[1]
 
 
-def test_a_briefing_that_nobody_gets_is_told(project: Path, locus: Locus) -> None:
+def test_a_briefing_that_nobody_gets_is_reported(project: Path, locus: Locus) -> None:
     """P8: `at_start` before anybody has gathered facts is a note, which the named command ends."""
     append(project, {"event_type": "action"})
     assert locus("store", "seal").code == 0

@@ -72,7 +72,7 @@ def test_wrong_usage_is_exit_2(arguments: list[str], says: str, locus: Locus) ->
     assert "--help" in ended.err
 
 
-def test_a_bug_is_told_in_one_line_and_debugging_shows_it_all(recorded: Recorded) -> None:
+def test_a_bug_is_reported_in_one_line_and_debugging_shows_it_all(recorded: Recorded) -> None:
     """An unexpected exception is no traceback, unless LOCUS_DEBUG=1 asks for one."""
     program = (
         "import sys\nfrom eventlog.store import Store\n"
@@ -109,7 +109,7 @@ def test_a_closed_pipe_is_quiet(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_who_stops_reading_is_told_by_the_exit_code(recorded: Recorded, unbuffered: str) -> None:
+def test_a_reader_who_stops_is_told_by_the_exit_code(recorded: Recorded, unbuffered: str) -> None:
     """P8: 141 when the reader of a large output goes away, also where Python does not buffer."""
     with subprocess.Popen(
         [sys.executable, "-m", "locus_cli", "sql", "--format", "csv", "select * from range(900000)"],
@@ -149,7 +149,7 @@ def test_ctrl_c_ends_with_130(recorded: Recorded) -> None:
     assert err.strip() == "locus: interrupted"
 
 
-def test_a_path_that_cannot_be_read_is_told_with_its_name(recorded: Recorded, locus: Locus) -> None:
+def test_a_path_that_cannot_be_read_is_reported_with_its_name(recorded: Recorded, locus: Locus) -> None:
     """An error of the operating system names the file."""
     ended = locus("sql", "--file", "/no/such/directory/x")
 
@@ -214,7 +214,7 @@ def test_an_output_that_takes_nothing_is_an_error(
 
 
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "<&-", "0<&- 2>&-"])
-def test_what_cannot_be_said_changes_no_exit_code(recorded: Recorded, where: str) -> None:
+def test_what_cannot_be_printed_changes_no_exit_code(recorded: Recorded, where: str) -> None:
     """P8: without standard error or input a command does and ends as with them."""
     assert shell(recorded, ("frobnicate",), where).returncode == 2
     ended = shell(recorded, ("status", "--json"), where)

@@ -78,7 +78,7 @@ def test_sending_and_asking_how_far_it_is(locus: Locus) -> None:
         assert fields in every
 
 
-def test_what_was_refused_is_told(locus: Locus) -> None:
+def test_what_was_refused_is_reported(locus: Locus) -> None:
     """P7, P8: refused records end in exit code 4, are in `--status`, and `--retry-failed` sends them."""
     with Server(Graph()) as server:
         server.graph.refuse = lambda item: "no llm here" if item["context_id"].startswith("llm") else None

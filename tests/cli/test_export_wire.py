@@ -166,7 +166,7 @@ def test_a_pause_is_kept(store: Store) -> None:
         assert sender(store, server, clock).answers == {"created": 1}
 
 
-def test_trouble_is_told_at_once_and_nothing_is_called_sent(tmp_path: Path, store: Store) -> None:
+def test_trouble_is_reported_at_once_and_nothing_is_called_sent(tmp_path: Path, store: Store) -> None:
     """P7, P8: the first fault of a call is reported at once, and kept; what was not taken is not sent."""
     with Server(Graph(), [its.status(500)] * 1_000) as server:
         command = [sys.executable, "-m", "locus_cli", "--store", store.layout.root, *to(server)]

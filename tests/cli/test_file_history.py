@@ -163,7 +163,7 @@ def test_an_import_after_the_copies_are_gone_adds_nothing(work: Path, claude: Pa
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_copies_are_looked_for_beside_the_projects_directory_alone(
+def test_copies_are_searched_beside_the_projects_directory_alone(
     work: Path, tmp_path: Path, locus: Locus, beside: bool
 ) -> None:
     """A named file has copies where its own place has them, and those of another place are not taken."""

@@ -67,7 +67,7 @@ def action_of(tool_use_id: str) -> str:
     return event_id_of("claude-code", "action", tool_use_id)
 
 
-def test_an_edit_beside_large_files_is_told_in_its_turn_with_its_cause(work: Path) -> None:
+def test_an_edit_beside_large_files_is_recorded_in_its_turn_with_its_cause(work: Path) -> None:
     """P1: six large new files; the edit and each file are reported at once, and all captures are exact when
     the process that the hooks started has ended."""
     agent = Agent(work)

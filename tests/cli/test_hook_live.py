@@ -134,7 +134,7 @@ def test_a_whole_session_is_replayable_turn_by_turn(work: Path, tmp_path: Path) 
     assert (shown["status"], shown["end_reason"], shown["turn_count"]) == ("closed", "prompt_input_exit", 2)
 
 
-def test_a_change_in_front_of_an_edit_is_the_users(work: Path) -> None:
+def test_a_change_before_an_edit_is_the_users(work: Path) -> None:
     """P7: what a person changed in a file between two calls is told apart from the edit by the text that the
     agent found in it; differences of line ends alone are none."""
     agent = Agent(work)
@@ -336,7 +336,7 @@ def test_a_busy_directory_is_left_to_the_next_capture(work: Path, tmp_path: Path
     assert replayed(work, last_turn(work), tmp_path / "out") == here(work)
 
 
-def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
+def test_a_capture_that_is_not_finished_in_time_is_finished_by_the_next(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1, P4, P7: past its time a capture tells no changes and says so, a replay of its tree names it as

@@ -62,7 +62,7 @@ def test_each_call_is_an_action_whatever_its_id(work: Path, times: int) -> None:
     assert import_of(work, agent) == 3
 
 
-def test_what_the_transcript_told_first_is_not_told_again(work: Path) -> None:
+def test_what_the_transcript_had_first_is_not_recorded_again(work: Path) -> None:
     """P3: an import before the hooks' calls gives the ids that these have."""
     agent = Counting(work)
     agent.prompt("test it")

@@ -132,7 +132,7 @@ def test_a_tool_is_known_to_have_begun_before_its_event_is_durable(disk: SlowDis
     disk.go_on()
 
 
-def test_a_change_is_told_once_its_contents_are_durable(disk: SlowDisk, tmp_path: Path) -> None:
+def test_a_change_is_recorded_once_its_contents_are_durable(disk: SlowDisk, tmp_path: Path) -> None:
     """P4, I24: what a tool changed is captured while the agent waits, and recorded by the child once its
     pack is durable, as it was at that capture; a capture in between is left to the next."""
     (disk.work / "made.txt").write_text("one")

@@ -32,7 +32,7 @@ def of_subagents(work: Path) -> dict[str, set[Any]]:
 
 
 @pytest.mark.parametrize("started", [True, False], ids=["SubagentStart", "no SubagentStart"])
-def test_what_ends_behind_the_next_prompt_counts_where_it_began(
+def test_what_ends_after_the_next_prompt_counts_where_it_began(
     agent: Agent, tmp_path: Path, started: bool
 ) -> None:
     """P1, P7: a background subagent's tool that ends under the next prompt's id is in the turn that started
@@ -62,7 +62,7 @@ def test_what_ends_behind_the_next_prompt_counts_where_it_began(
     assert {b"made.txt", b"more.txt"} <= set(replayed(work, turn, tmp_path / "turn"))
 
 
-def test_a_look_of_another_finds_what_a_subagent_does_beside_the_next_turn(agent: Agent) -> None:
+def test_a_capture_of_another_finds_what_a_subagent_does_beside_the_next_turn(agent: Agent) -> None:
     """P7: a subagent's command under way counts among those that may have made a change, whatever turn is
     under way; a new process of the session ends it."""
     work = agent.work
@@ -87,7 +87,7 @@ def test_a_look_of_another_finds_what_a_subagent_does_beside_the_next_turn(agent
     assert id not in ids
 
 
-def test_of_two_subagents_behind_the_end_of_their_turn(tmp_path: Path) -> None:
+def test_of_two_subagents_after_the_end_of_their_turn(tmp_path: Path) -> None:
     """P7: a change found after one subagent's command while another's runs is not guessed to be the first
     one's, though no turn is under way."""
     agent = Agent(project(tmp_path), environ={"CLAUDE_PID": str(os.getpid())})

@@ -213,7 +213,7 @@ def test_show_names_what_is_gone(project: Path, locus: Locus) -> None:
     assert "gone    /usr/gone/python; `locus hooks install --agent claude-code --local`" in said
 
 
-def test_a_directory_that_was_deleted_is_told(project: Path, tmp_path: Path) -> None:
+def test_a_directory_that_was_deleted_is_reported(project: Path, tmp_path: Path) -> None:
     """P8: in a directory that is gone, as that of a removed worktree, one line says so."""
     (tmp_path / "gone").mkdir()
     for words in ("doctor", "hooks show", "log", "status"):

@@ -152,7 +152,7 @@ def test_hooks_for_everybody_are_not_ignored(project: Path, locus: Locus) -> Non
     assert git(project, "status", "--porcelain", "-uall").count(".codex/hooks.json") == 1
 
 
-def test_a_file_that_git_tracks_is_told(project: Path, locus: Locus) -> None:
+def test_a_file_that_git_tracks_is_reported(project: Path, locus: Locus) -> None:
     """P8: no rule helps a tracked file, so install says so; the command it names makes the rule count."""
     (project / ".codex").mkdir()
     (project / ".codex/hooks.json").write_text("{}\n")
@@ -178,7 +178,9 @@ def test_a_rule_that_brings_a_file_back_is_named(project: Path, locus: Locus) ->
 
 
 @pytest.mark.parametrize("odd", ["link", "directory", "read-only"])
-def test_a_list_that_cannot_be_written_is_told(odd: str, project: Path, locus: Locus, tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_written_is_reported(
+    odd: str, project: Path, locus: Locus, tmp_path: Path
+) -> None:
     """P8: hooks are installed all the same; what is odd is stated with the line to add, and left as it is."""
     path = excluded(project)
     path.unlink()

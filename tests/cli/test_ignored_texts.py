@@ -92,7 +92,7 @@ def test_no_command_of_the_table_has_a_value_recorded(work: Path) -> None:
     assert leaking == list(CHANGED), f"{len(leaking)} of {len(COMMANDS)}"
 
 
-def test_what_git_tracks_and_common_words_are_told(work: Path) -> None:
+def test_what_git_tracks_and_common_words_are_reported(work: Path) -> None:
     """P5: recorded are a value that the tracked example has, too, a common word, a path that is there."""
     agent = Agent(work)
     agent.prompt("Look around")

@@ -188,7 +188,7 @@ def test_named_paths_and_moments(copied: Recorded, locus: Locus) -> None:
     assert locus("restore", "last", "no/such", "--yes").code == 1
 
 
-def test_nothing_to_do_is_said(copied: Recorded, locus: Locus) -> None:
+def test_nothing_to_do_is_reported(copied: Recorded, locus: Locus) -> None:
     """A directory that is as wanted: exit code 0, no event, no question."""
     ended = locus("restore", "last")
     assert (ended.code, ended.out) == (0, b"")

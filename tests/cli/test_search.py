@@ -81,7 +81,7 @@ def test_search_shows_places_and_how_to_go_on(spoken: Path, locus: Locus) -> Non
     assert "Nothing fits." in locus("--store", spoken, "search", "kubernetes").err
 
 
-def test_what_a_leading_minus_does_is_said_when_nothing_fits(spoken: Path, locus: Locus) -> None:
+def test_what_a_leading_minus_does_is_reported_when_nothing_fits(spoken: Path, locus: Locus) -> None:
     """P8: `-k` of a command line leaves out; the advice is a search that finds it."""
     said = locus("--store", spoken, "search", "pytest", "-k", "parser").err
     assert said.startswith("Nothing fits.\n") and "leading minus excludes" in said
@@ -180,7 +180,7 @@ def test_a_store_that_may_only_be_read_is_searched(spoken: Path, locus: Locus, t
 
 
 @pytest.mark.slow
-def test_nothing_is_never_said_of_what_was_not_searched(
+def test_no_absence_is_reported_of_what_was_not_searched(
     tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I22, P7: beside who indexes, words, JSON, decisions and the exit code say what is left."""

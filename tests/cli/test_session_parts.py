@@ -106,7 +106,7 @@ def test_hooks_and_imports_give_a_turn_the_same_part(order: str, tmp_path: Path,
     assert found[second][3:] == (named, "Step number 1 of the plan")
 
 
-def test_who_takes_a_session_takes_all_its_parts(tmp_path: Path, locus: Locus) -> None:
+def test_a_filter_on_a_session_takes_all_its_parts(tmp_path: Path, locus: Locus) -> None:
     """S1-58: by the id of any part the whole conversation, by a context id that part; a turn after the
     limit is replayed exactly, and ending any part ends the one that is active."""
     work = limited(tmp_path, locus, 1)

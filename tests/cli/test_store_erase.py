@@ -26,7 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_an_erasure_shows_its_plan_and_acts_only_when_told(root: Path, locus: Locus) -> None:
+def test_an_erasure_shows_its_plan_and_acts_only_with_consent(root: Path, locus: Locus) -> None:
     """P5, P8, I30: `store erase` says what would go and what it cannot reach; --yes does it."""
     before = locus("log", "--json").out
     shown = locus_process("store", "erase", "--secret", "-", cwd=root.parent, stdin=WORD.encode() + b"\n")

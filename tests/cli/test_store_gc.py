@@ -136,7 +136,7 @@ def test_du_says_what_takes_the_space(root: Path, locus: Locus, by: str) -> None
         assert all(row["name"] in shown.text for row in found["rows"])
 
 
-def test_an_import_goes_on_behind_collected_history(
+def test_an_import_goes_on_after_collected_history(
     tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S1-46, P1: git history whose files were collected is continued from git itself."""

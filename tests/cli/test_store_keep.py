@@ -48,7 +48,7 @@ def test_a_backup_is_read_with_the_store_option(root: Path, tmp_path: Path, locu
     assert (damaged.code, "damaged: " in damaged.err) == (12, True)
 
 
-def test_a_repair_shows_its_plan_and_acts_only_when_told(root: Path, locus: Locus) -> None:
+def test_a_repair_shows_its_plan_and_acts_only_with_consent(root: Path, locus: Locus) -> None:
     """P8, I10: `store repair` prints what is wrong and lost, and changes nothing; --yes does it."""
     assert locus("store", "repair").code == 0
     segment = only(root / "log/segments")
@@ -63,7 +63,7 @@ def test_a_repair_shows_its_plan_and_acts_only_when_told(root: Path, locus: Locu
     assert (root / "log/quarantine" / segment.name).exists()
 
 
-def test_a_broken_manifest_is_told_with_the_word_that_is_needed(root: Path, locus: Locus) -> None:
+def test_a_broken_manifest_is_reported_with_the_word_that_is_needed(root: Path, locus: Locus) -> None:
     """I16: without --accept-older a repair that goes back is refused (3); with it the log is whole again."""
     before = locus("log", "--json").out
     flip(only(root / "log/manifest"))

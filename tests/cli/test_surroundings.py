@@ -81,7 +81,7 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-def test_an_import_onto_a_full_disk_is_told_and_goes_on_later(repository: Path) -> None:
+def test_an_import_onto_a_full_disk_is_reported_and_goes_on_later(repository: Path) -> None:
     """I24, I35: no room for a pack: one line, nothing half stored; with room the command completes it."""
     assert one_line(limited("RLIMIT_FSIZE", 8192, "import", "git", cwd=repository), 1, "packs", "ulimit -f")
     assert is_sound(repository / ".locus")
@@ -171,7 +171,7 @@ def test_a_read_only_store_is_read(read_only: Recorded, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["store seal", "store rebuild", "import git"])
-def test_writing_to_a_read_only_store_is_told(read_only: Recorded, command: str) -> None:
+def test_writing_to_a_read_only_store_is_reported(read_only: Recorded, command: str) -> None:
     """I1, I35: writing says which file may not be written, exit 1, and changes nothing."""
     before = sorted(str(path) for path in read_only.store.rglob("*"))
 
@@ -179,7 +179,7 @@ def test_writing_to_a_read_only_store_is_told(read_only: Recorded, command: str)
     assert sorted(str(path) for path in read_only.store.rglob("*")) == before
 
 
-def test_a_permission_that_goes_in_mid_run_is_told_and_comes_back(tmp_path: Path) -> None:
+def test_a_permission_that_goes_in_mid_run_is_reported_and_comes_back(tmp_path: Path) -> None:
     """I1, I32: with directories closed, kept descriptors append and sealing refuses; then all works."""
     program = """
 import os, sys
@@ -251,7 +251,9 @@ print(len(os.listdir("/proc/self/fd")))
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors by /proc")
-def test_without_descriptors_everything_is_told_and_nothing_kept(copied: Recorded, tmp_path: Path) -> None:
+def test_without_descriptors_everything_is_reported_and_nothing_kept(
+    copied: Recorded, tmp_path: Path
+) -> None:
     """I32, I35: append, view, replay and import with 0 to 14 free descriptors: done, or one of our errors."""
     command = [sys.executable, "-c", FEW, str(copied.store), str(copied.root), str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -330,7 +332,7 @@ def test_a_copied_store_is_a_store_of_its_own(copied: Recorded, tmp_path: Path) 
     assert is_sound(copied.store) and is_sound(other)
 
 
-def test_two_histories_in_one_store_are_told(copied: Recorded, tmp_path: Path) -> None:
+def test_two_histories_in_one_store_are_reported(copied: Recorded, tmp_path: Path) -> None:
     """I16: files of a copy that went its own way, put back over the original, are damage and are named."""
     other = tmp_path / "other.locus"
     shutil.copytree(copied.store, other)
@@ -451,7 +453,7 @@ def test_a_wait_for_a_lock_ends_whatever_the_clock_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "dangling"])
-def test_a_locus_that_is_no_directory_is_told(
+def test_a_locus_that_is_no_directory_is_reported(
     kind: str, tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`.locus` is a file, or a link to nothing: init refuses and leaves it, reading finds no store."""
@@ -505,7 +507,7 @@ def test_somebody_elses_store_is_not_used_unasked(copied: Recorded, locus: Locus
 
 
 @pytest.mark.parametrize("command", ["init LONG", "--store LONG log", "replay last --to LONG", "init DEEP"])
-def test_a_name_that_is_too_long_is_told(command: str, recorded: Recorded, locus: Locus) -> None:
+def test_a_name_that_is_too_long_is_reported(command: str, recorded: Recorded, locus: Locus) -> None:
     """A name beyond what the file system takes is one line and exit 1; nothing is made."""
     long, deep = "x" * 300, "/".join(["y" * 200] * 25)
     ended = locus(*command.replace("LONG", long).replace("DEEP", deep).split())

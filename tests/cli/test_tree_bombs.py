@@ -91,7 +91,7 @@ def bombs(_made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("rebuild", 0),
     ],
 )
-def test_who_keeps_a_store_reads_each_directory_once(
+def test_a_process_that_keeps_a_store_reads_each_directory_once(
     bombs: Path, locus: Locus, words: str, code: int
 ) -> None:
     """I24: all that is stored is looked at, however often it is named."""

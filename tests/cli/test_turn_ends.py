@@ -140,7 +140,7 @@ def test_a_turn_that_was_closed_and_went_on_is_closed_again(name: str, work: Pat
     assert ends == ["hook", "hook"]
 
 
-def test_a_look_after_the_end_tells_what_stands_there(work: Path, clients: Any) -> None:
+def test_a_capture_after_the_end_tells_what_is_there(work: Path, clients: Any) -> None:
     """P1: a late call's capture finds what others changed since the end of its turn, though they reported
     it: the tree is in the log, so the turn ends as that capture saw it."""
     client, other = clients("codex"), clients("claude-code")
@@ -158,7 +158,7 @@ def test_a_look_after_the_end_tells_what_stands_there(work: Path, clients: Any) 
     assert end_of(work, client) == ("exact", [])
 
 
-def test_a_look_after_the_end_that_fails_is_said(work: Path, clients: Any) -> None:
+def test_a_capture_after_the_end_that_fails_is_reported(work: Path, clients: Any) -> None:
     """P1: where the capture after a late call fails, the turn does not end as its Stop saw it."""
     client = clients("codex")
     client.prompt()
@@ -191,7 +191,7 @@ def test_the_end_of_a_session_is_not_the_end_of_its_turn(name: str, work: Path, 
     assert activity.open_turns(Layout(str(work / ".locus"))) == []
 
 
-def test_others_at_work_before_the_end_of_a_session_are_said(work: Path, clients: Any) -> None:
+def test_others_at_work_before_the_end_of_a_session_are_reported(work: Path, clients: Any) -> None:
     """P1: where another session's capture has found changes since the turn's last, no path of it is known."""
     client, other = clients("claude-code"), clients("codex")
     client.prompt()
@@ -202,7 +202,7 @@ def test_others_at_work_before_the_end_of_a_session_are_said(work: Path, clients
     assert end_of(work, client) == ("unfinished", ["."])
 
 
-def test_a_look_at_the_start_of_a_session_is_none_of_its_turn(work: Path, clients: Any) -> None:
+def test_a_capture_at_the_start_of_a_session_is_none_of_its_turn(work: Path, clients: Any) -> None:
     """P1: a session that is started again while its turn is under way captures, but not in that turn: what
     this capture found may have come after the turn's end."""
     client = clients("claude-code")
@@ -219,7 +219,7 @@ def test_a_look_at_the_start_of_a_session_is_none_of_its_turn(work: Path, client
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_a_turn_whose_first_look_failed_is_under_way(name: str, work: Path, clients: Any) -> None:
+def test_a_turn_whose_first_capture_failed_is_under_way(name: str, work: Path, clients: Any) -> None:
     """P1, P7: a prompt whose capture fails has begun a turn all the same: it runs, and when its agent is
     killed while idle, the next session closes it."""
     client = clients(name)
@@ -261,7 +261,7 @@ def test_a_turn_without_any_tree_says_how_it_is(
     assert json.loads(locus("timeline", turn, "--json").out)["certainty"]["end"]["state"] == "running"
 
 
-def test_the_start_of_a_turn_whose_first_look_failed_is_a_later_one(work: Path, clients: Any) -> None:
+def test_the_start_of_a_turn_whose_first_capture_failed_is_a_later_one(work: Path, clients: Any) -> None:
     """P1: the start that no capture saw is answered with the first tree of the turn; no path of it is
     sure."""
     client = clients("codex")
@@ -332,7 +332,7 @@ def test_no_turn_ends_before_it_began(work: Path, clients: Any) -> None:
     assert start["occurred_at"] <= end["occurred_at"]
 
 
-def test_a_turn_that_died_before_any_look_was_finished_is_interrupted(
+def test_a_turn_that_died_before_any_capture_was_finished_is_interrupted(
     work: Path, clients: Any, locus: Locus
 ) -> None:
     """P1, P7: it is no turn that records no files: running while its process lives, then unfinished."""

@@ -80,7 +80,7 @@ def test_every_reading_command_tells_of_a_gap(rotten: Path, command: tuple[str, 
 
 
 @pytest.mark.parametrize("how", ["rot", "cut"])
-def test_a_lost_end_is_told_before_anybody_appends(tmp_path: Path, how: str) -> None:
+def test_a_lost_end_is_reported_before_anybody_appends(tmp_path: Path, how: str) -> None:
     """I11: the newest events were acknowledged, so an answer without them is not whole."""
     with Store.init(tmp_path / ".locus", force=True) as store:
         for number in range(5):
@@ -100,7 +100,7 @@ def test_a_lost_end_is_told_before_anybody_appends(tmp_path: Path, how: str) -> 
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_the_rest_is_told(rotten: Path, sealed: bool) -> None:
+def test_the_rest_is_reported(rotten: Path, sealed: bool) -> None:
     """The four events that can be read are in the answer, and JSON has the gap."""
     if sealed:
         locus(rotten, "store", "seal")

@@ -150,7 +150,7 @@ def test_what_is_withheld_is_a_fold_of_the_log(recorded: Path) -> None:
         assert store.verify("deep") == []
 
 
-def test_a_broken_setting_is_told_to_people(recorded: Path, locus: Locus) -> None:
+def test_a_broken_setting_is_reported_to_people(recorded: Path, locus: Locus) -> None:
     """P5, P8: a command that runs under the defaults because of a broken file says so on stderr."""
     (recorded / ".locus/config.toml").write_text("[redaction]\nallow = [1]\n")
     ended = locus("log")
@@ -182,7 +182,7 @@ def test_a_hook_call_lets_no_secret_through(work: Path, locus: Locus) -> None:
     assert all(name.startswith("snapshots/packs/") for name in holders(work / ".locus"))
 
 
-def test_a_hook_ends_its_look_for_erased_texts_in_time(
+def test_a_hook_ends_its_scan_for_erased_texts_in_time(
     work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P4, P5: after that time a large output is stored and withheld for this; a small file is scanned, and
@@ -211,7 +211,7 @@ def test_a_hook_ends_its_look_for_erased_texts_in_time(
     assert to_text(blob_id(b"large\n" * 300_000)) not in told
 
 
-def test_what_was_not_looked_through_is_not_called_a_secret(work: Path, locus: Locus) -> None:
+def test_what_was_not_scanned_is_not_called_a_secret(work: Path, locus: Locus) -> None:
     """P4, P5, P7: a large content for which a hook had no time is withheld; all that show it say why."""
     assert locus("init").code == 0
     with Store.open(work / ".locus") as store:

@@ -39,7 +39,7 @@ def test_a_wrong_option_is_answered_with_what_would_be_right(arguments: "list[st
     assert "--workers N" in done.stdout
 
 
-def test_without_java_the_reason_is_said() -> None:
+def test_without_java_the_reason_is_reported() -> None:
     """No directory is made, and the message names what to install."""
     environ = {**os.environ, "JAVA_HOME": "/nowhere"}
     done = subprocess.run(

@@ -77,7 +77,7 @@ def test_no_master_is_named_at_once(locus: Locus, tmp_path: Path) -> None:
     assert f"nobody answers at {master}" in done.err
 
 
-def test_without_java_or_pyspark_the_reason_is_said(
+def test_without_java_or_pyspark_the_reason_is_reported(
     locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is named with how to install it."""

@@ -95,7 +95,7 @@ def test_the_last_snapshot_says_what_was_skipped(store: Store) -> None:
     assert after.skipped == () and after.is_complete
 
 
-def test_what_nobody_told_is_unknown(store: Store) -> None:
+def test_what_nobody_reported_is_unknown(store: Store) -> None:
     """P7: a session of which nothing could tell of tools has no count, not a count of zero."""
     recorder = Recorder(store, agent="script")
     turn = recorder.start_turn("Hello")

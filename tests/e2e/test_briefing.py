@@ -46,7 +46,7 @@ def desk(client: Client, tmp_path: Path) -> Iterator[Desk]:
         assert opened.model.strays == [], "the client wanted to talk to somebody else"
 
 
-def test_the_model_is_told_what_is_known_here(desk: Desk) -> None:
+def test_the_model_is_given_what_is_known_here(desk: Desk) -> None:
     """S3-21, S3-28, P7: with the setting on, what the model is asked first holds the briefing once: quoted,
     with the events it rests on, what became of the files, and who else is at work; a session that goes on
     has it still once, and the record has what the person wrote, in the words of the person."""
@@ -74,7 +74,7 @@ def test_the_model_is_told_what_is_known_here(desk: Desk) -> None:
     assert desk.prompts() == ["Make tea", prompt_of("idle"), prompt_of("edit")]
 
 
-def test_nobody_is_told_who_did_not_ask_for_it(desk: Desk) -> None:
+def test_only_an_agent_that_asked_is_told(desk: Desk) -> None:
     """P4: without the setting the hooks record, and the model hears nothing of the record."""
     done = desk.run("idle")
     assert done.code == 0, done.err

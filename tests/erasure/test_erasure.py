@@ -269,7 +269,7 @@ def test_a_name_goes_from_the_cache_of_a_directory_too(tmp_path: Path) -> None:
         assert found_in(root, *canaries(CANARY)) == []
 
 
-def test_an_erasure_waits_for_who_indexes_for_a_search(tmp_path: Path) -> None:
+def test_an_erasure_waits_for_a_process_that_indexes_for_a_search(tmp_path: Path) -> None:
     """I30, I32: what an indexer has read is removed after it ends; until then the erasure is unfinished."""
     with make_store(tmp_path / ".locus") as store:
         fill(store, CANARY)

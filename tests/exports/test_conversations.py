@@ -234,7 +234,7 @@ def test_a_trajectory_tells_the_conversation(store: Store) -> None:
     assert document["final_metrics"]["total_prompt_tokens"] == 3000
 
 
-def test_a_failure_and_an_empty_directory_are_told_for_what_they_are(tmp_path: Path) -> None:
+def test_a_failure_and_an_empty_directory_are_reported_for_what_they_are(tmp_path: Path) -> None:
     """P7: a call that gave only an error has its text as the result; an empty directory misses no lines."""
     of: Said = {"session_id": SID, "agent": "claude-code", "turn": 1}
     mode = {"after_mode": "040000"}

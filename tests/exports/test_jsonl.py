@@ -160,7 +160,7 @@ def test_an_export_is_the_same_each_time(store: Store) -> None:
     assert exported(store) == first
 
 
-def test_since_leaves_out_what_stands_before(store: Store, empty: Store) -> None:
+def test_since_leaves_out_what_comes_before(store: Store, empty: Store) -> None:
     """An export can begin at a position; what is exported is as in the whole, but for the name of a session
     whose beginning comes before it."""
     load(empty, exported(store, since=10))
@@ -210,7 +210,7 @@ def test_contents_come_along(tmp_path: Path, empty: Store) -> None:
     assert empty.blob(str(raw(store)[5]["before_hash"])) == b"print('one')\n"
 
 
-def test_each_content_stands_once_before_the_event_that_needs_it(tmp_path: Path) -> None:
+def test_each_content_comes_once_before_the_event_that_needs_it(tmp_path: Path) -> None:
     """I24, I25: no content is written twice, and none after an event that names it."""
     store = recorded(tmp_path / "one")
     seen: set[str] = set()
@@ -344,7 +344,7 @@ def test_other_files_are_refused(empty: Store, data: bytes) -> None:
         load(empty, data)
 
 
-def test_another_repository_is_taken_and_told(store: Store, tmp_path: Path) -> None:
+def test_another_repository_is_taken_and_reported(store: Store, tmp_path: Path) -> None:
     """P7: events of another repository are imported, and the report says whose they are."""
     other = new_store(tmp_path / "other", repo_hash="0" * 12)
     report = load(other, exported(store))
@@ -444,7 +444,7 @@ def test_an_existing_file_is_not_replaced(store: Store, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.jsonl", "link", "one"]
 
 
-def test_what_the_log_lost_is_told(tmp_path: Path, empty: Store) -> None:
+def test_what_the_log_lost_is_reported(tmp_path: Path, empty: Store) -> None:
     """P7: positions that damage took from the log are named in the file and in the reports."""
     store = new_store(tmp_path / "one")
     for at in range(0, 14, 2):

@@ -75,7 +75,7 @@ def all_ids(blobs: BlobStore) -> set[bytes]:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(NODES, st.booleans(), st.booleans()), max_size=8), st.integers(0, 3))
-def test_what_is_kept_resolves_and_no_more_goes_than_was_said(
+def test_what_is_kept_resolves_and_no_more_goes_than_was_announced(
     snapshots: list[tuple[Node, bool, bool]], late_count: int
 ) -> None:
     """I24, I29: of any snapshots some are let go; the others are whole, and the plan named all that went."""
@@ -235,7 +235,7 @@ def test_a_tree_that_cannot_be_read_stops_the_mark(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("swept", [False, True])
-def test_what_is_not_in_packs_is_looked_for_once(layout: Layout, swept: bool) -> None:
+def test_what_is_not_in_packs_is_looked_up_once(layout: Layout, swept: bool) -> None:
     """P6: a mark lists the directories as often for many roots that were collected as for few."""
     blobs = open_store(layout)
     roots = [store_node(blobs, {b"f": (FILE, b"content %d" % n)}) for n in range(12)]
@@ -293,7 +293,7 @@ def captured_after_a_collection(layout: Layout, work: Path) -> bool:
         return False
 
 
-def test_a_stat_cache_proves_no_content_behind_a_collection(layout: Layout, tmp_path: Path) -> None:
+def test_a_stat_cache_proves_no_content_after_a_collection(layout: Layout, tmp_path: Path) -> None:
     """I24: after a collection a capture stores again what it finds unchanged."""
     assert captured_after_a_collection(layout, tmp_path / "work")
 
@@ -306,7 +306,7 @@ def test_a_stat_cache_without_the_generation_is_noticed(
     assert not captured_after_a_collection(layout, tmp_path / "work")
 
 
-def test_the_tree_that_hooks_told_last_is_a_root(layout: Layout) -> None:
+def test_the_tree_that_hooks_recorded_last_is_a_root(layout: Layout) -> None:
     """I24: the next file event names what was there before, though no kept event does."""
     from eventlog.hooks.state import CaptureCheckpoint, write_checkpoint
 

@@ -71,7 +71,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
     yield Session(tmp_path / "work")
 
 
-def test_an_edit_looks_at_what_it_names_and_the_next_look_finds_the_rest(session: Session) -> None:
+def test_an_edit_compares_what_it_names_and_the_next_capture_finds_the_rest(session: Session) -> None:
     """P1, P7: the snapshot says what the edit's hook compared; a moment after it is not exact for what the
     next full capture finds, and exact for the edit's own file."""
     session.say("PreToolUse", "Edit")
@@ -94,7 +94,7 @@ def test_an_edit_looks_at_what_it_names_and_the_next_look_finds_the_rest(session
         assert {path for path, _ in state.walk()} == set(on_disk(session.work))
 
 
-def test_an_edit_beside_a_command_looks_at_all(session: Session) -> None:
+def test_an_edit_beside_a_command_captures_all(session: Session) -> None:
     """P7: what a command that runs beside the edit has changed is that command's, and is found at once."""
     session.say("PreToolUse", "Bash", "2")
     session.say("PreToolUse", "Edit")
@@ -104,7 +104,7 @@ def test_an_edit_beside_a_command_looks_at_all(session: Session) -> None:
     assert session.last_snapshot() == (None, ["d/a", "e/f"])
 
 
-def test_an_edit_that_ends_after_its_turn_looks_at_all(session: Session) -> None:
+def test_an_edit_that_ends_after_its_turn_captures_all(session: Session) -> None:
     """P1: the last capture of a turn that has its end is a full one, so its end is exact."""
     session.say("PreToolUse", "Edit")
     session.say("Stop")
@@ -114,7 +114,7 @@ def test_an_edit_that_ends_after_its_turn_looks_at_all(session: Session) -> None
     assert session.last_snapshot() == (None, ["d/a", "e/f"])
 
 
-def test_a_command_looks_at_all(session: Session) -> None:
+def test_a_command_captures_all(session: Session) -> None:
     """P1: a tool that may change anything names nothing, whatever its arguments are."""
     session.say("PreToolUse", "Bash")
     write(session.work / "b", b"changed")
@@ -122,7 +122,7 @@ def test_a_command_looks_at_all(session: Session) -> None:
     assert session.last_snapshot() == (None, ["b"])
 
 
-def test_an_edit_of_a_link_looks_at_what_it_leads_to(session: Session) -> None:
+def test_an_edit_of_a_link_compares_what_it_leads_to(session: Session) -> None:
     """P1: a file that is named by way of a link is the one that changes."""
     (session.work / "link").symlink_to("d")
     session.say("PreToolUse", "Bash")

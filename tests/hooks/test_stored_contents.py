@@ -160,7 +160,9 @@ def test_an_idx_is_made_of_many_contents(desk: Desk, monkeypatch: pytest.MonkeyP
     assert set(desk.stored()) == {b"first", *(b"large%d" % number for number in range(20))}
 
 
-def test_a_batch_that_was_told_is_never_done_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_was_acknowledged_is_never_done_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """I32: the smallest first; whoever dies leaves finished batches, and the next one goes on after them."""
     monkeypatch.setattr(stored_contents, "BATCH_BYTES", LARGE)
     for n in range(3):
@@ -184,7 +186,7 @@ def test_a_batch_that_was_told_is_never_done_again(desk: Desk, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("moment", ["before", "while"])
-def test_a_file_that_changed_before_it_was_read_is_lost_for_that_look(desk: Desk, moment: str) -> None:
+def test_a_file_that_changed_before_it_was_read_is_lost_for_that_capture(desk: Desk, moment: str) -> None:
     """I24: its stat is read before the read and after it; the next capture takes the file as it is
     then."""
     desk.write("a", LARGE)
@@ -216,7 +218,7 @@ def test_a_file_that_changed_before_it_was_read_is_lost_for_that_look(desk: Desk
     assert desk.store.verify("deep") == []
 
 
-def test_a_file_that_is_always_written_is_lost_once_for_each_look(desk: Desk) -> None:
+def test_a_file_that_is_always_written_is_lost_once_for_each_capture(desk: Desk) -> None:
     """No livelock: a list is done when each of its files was tried once."""
     rounds = itertools.count()
 

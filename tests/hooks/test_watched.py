@@ -84,7 +84,7 @@ def session(tmp_path: Path, server: FakeWatchman, monkeypatch: pytest.MonkeyPatc
     return made
 
 
-def test_after_a_command_a_hook_looks_at_what_the_watcher_reports(session: WatchedSession) -> None:
+def test_after_a_command_a_hook_compares_what_the_watcher_reports(session: WatchedSession) -> None:
     """P1, P5, P7: reported paths are found and others left; the snapshot says so, and the end of the turn is
     a full capture that finds the rest."""
     write(session.work / "d" / "a", b"reported")
@@ -113,7 +113,7 @@ def test_after_a_command_a_hook_looks_at_what_the_watcher_reports(session: Watch
     session.check()
 
 
-def test_a_watched_look_without_changes_of_files_is_no_full_one(session: WatchedSession) -> None:
+def test_a_watched_capture_without_changes_of_files_is_no_full_one(session: WatchedSession) -> None:
     """P1: a capture that names no path proves nothing of the others: it is not taken for a full one."""
     (session.work / "d").chmod(0o700)
     session.server.changed = ["d"]
@@ -161,7 +161,7 @@ def _bad_answers() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", list(_bad_answers()))
-def test_any_other_answer_is_followed_by_a_full_look(
+def test_any_other_answer_is_followed_by_a_full_capture(
     name: str, session: WatchedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P4, P1: whatever a server does, the hook captures all, as without one, and in time."""
@@ -214,7 +214,7 @@ def test_a_server_that_is_gone_costs_nothing(session: WatchedSession) -> None:
     assert session.last_capture() == (None, ["b"])
 
 
-def test_without_a_clock_all_is_looked_at(session: WatchedSession) -> None:
+def test_without_a_clock_all_is_compared(session: WatchedSession) -> None:
     """I22: the notes are derived; one that is missing or damaged costs a full capture."""
     for number, damage in enumerate(
         (b"", b"{", b"[]", b'{"clock": 1, "full_ns": 2}', b'{"clock": "c"}', None)
@@ -242,7 +242,7 @@ def test_a_clock_that_is_older_than_the_tree_is_true(session: WatchedSession) ->
     session.check()
 
 
-def test_the_clock_is_of_a_moment_before_the_look_and_noted_after_the_tree(
+def test_the_clock_is_of_a_moment_before_the_capture_and_noted_after_the_tree(
     session: WatchedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1: what changes during a capture is reported to the next one; a kill before the tree is noted leaves
@@ -280,7 +280,7 @@ def test_the_clock_is_of_a_moment_before_the_look_and_noted_after_the_tree(
     assert steps == ["clock", "cache", "tree", "clock noted"]
 
 
-def test_a_stat_cache_that_is_lost_is_followed_by_a_full_look(session: WatchedSession) -> None:
+def test_a_stat_cache_that_is_lost_is_followed_by_a_full_capture(session: WatchedSession) -> None:
     """I22, I26: the cache, or the checkpoint, is gone."""
     shutil.rmtree(session.layout.directory("snapshots/statcache"))
     os.mkdir(session.layout.directory("snapshots/statcache"))
@@ -294,7 +294,7 @@ def test_a_stat_cache_that_is_lost_is_followed_by_a_full_look(session: WatchedSe
     session.check()
 
 
-def test_a_look_that_is_not_finished_leaves_the_older_clock(
+def test_a_capture_that_is_not_finished_leaves_the_older_clock(
     session: WatchedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1: what a capture did not reach may have changed before its clock; before the older one it did not."""
@@ -311,7 +311,7 @@ def test_a_look_that_is_not_finished_leaves_the_older_clock(
     session.check()
 
 
-def test_a_look_without_an_answer_leaves_the_older_clock(session: WatchedSession) -> None:
+def test_a_capture_without_an_answer_leaves_the_older_clock(session: WatchedSession) -> None:
     """P1: what changed meanwhile is reported once more."""
     before = session.clock.read_bytes()
     session.server.answers = lambda _: []
@@ -326,7 +326,7 @@ def test_a_look_without_an_answer_leaves_the_older_clock(session: WatchedSession
     session.check()
 
 
-def test_ten_minutes_after_a_full_look_comes_the_next(session: WatchedSession) -> None:
+def test_ten_minutes_after_a_full_capture_comes_the_next(session: WatchedSession) -> None:
     """P1: watched captures do not put off the full one, and a clock that went back is no proof."""
     for number, moved_ns in enumerate((watched.FULL_NS - 10**9, watched.FULL_NS, -(10**9))):
         write(session.work / "b", b"changed %d" % number)
@@ -356,7 +356,7 @@ def test_rules_that_changed_are_seen_at_once(tmp_path: Path, server: FakeWatchma
     assert session.last_capture()[1] == ["a", "b"] and session.last_capture()[0] is None
 
 
-def test_a_submodule_and_a_kept_file_are_looked_at_directly(
+def test_a_submodule_and_a_kept_file_are_compared_directly(
     tmp_path: Path, server: FakeWatchman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1: the commit of a submodule is outside of it, and a database may be written through a memory map."""
@@ -384,7 +384,7 @@ def test_a_submodule_and_a_kept_file_are_looked_at_directly(
 
 
 @pytest.mark.parametrize("name", [".hg", ".svn"])
-def test_names_that_are_not_reported_make_the_look_a_full_one(name: str, session: WatchedSession) -> None:
+def test_names_that_are_not_reported_make_the_capture_a_full_one(name: str, session: WatchedSession) -> None:
     """P1: Watchman leaves out the directories of version control, which are captured."""
     note_watch(session.layout, session.work, session.server.path, unreported=(".hg", ".svn"))
     write(session.work / name / "entry", b"new")
@@ -403,7 +403,7 @@ def test_an_edit_asks_nobody_and_leaves_the_clock(session: WatchedSession) -> No
     assert session.server.names == [] and session.clock.read_bytes() == before
 
 
-def test_a_tool_after_its_turn_and_a_closing_look_at_all(session: WatchedSession) -> None:
+def test_a_tool_after_its_turn_and_a_closing_capture_all(session: WatchedSession) -> None:
     """P1: the last capture of a turn that has its end is a full one."""
     session.say("PreToolUse", "Bash")
     session.say("Stop")

@@ -177,7 +177,7 @@ def test_what_a_watch_does_not_report_is_found_at_the_end_of_the_turn(session: H
     session.say("UserPromptSubmit", prompt="Go on")
 
 
-def test_a_server_that_hangs_is_followed_by_a_full_look(session: HookedSession) -> None:
+def test_a_server_that_hangs_is_followed_by_a_full_capture(session: HookedSession) -> None:
     """P4, P1: the hook waits a moment for a stopped server, captures all, and exits with 0."""
     session.command()
     session.server.process.send_signal(signal.SIGSTOP)
@@ -192,7 +192,7 @@ def test_a_server_that_hangs_is_followed_by_a_full_look(session: HookedSession) 
     assert session.command() == ("watchman", ["edit p10/f10"])
 
 
-def test_a_name_that_is_no_text_is_followed_by_a_full_look(session: HookedSession) -> None:
+def test_a_name_that_is_no_text_is_followed_by_a_full_capture(session: HookedSession) -> None:
     """P1: Watchman has no answer in JSON for such a name."""
     session.command()
     path = os.fsencode(session.work) + b"/p11/\xff"
@@ -205,7 +205,7 @@ def test_a_name_that_is_no_text_is_followed_by_a_full_look(session: HookedSessio
     session.command()
 
 
-def test_a_watch_that_is_made_anew_counts_once_it_is_noted(session: HookedSession) -> None:
+def test_a_watch_that_is_made_again_counts_once_it_is_noted(session: HookedSession) -> None:
     """P1: a new watch may have other settings, so its clock is believed when its place is noted again."""
     session.command()
     _tell(session.server, "watch-del", session.work)

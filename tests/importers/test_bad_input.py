@@ -81,7 +81,7 @@ BETWEEN: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", BETWEEN)
-def test_an_odd_line_is_kept_and_its_neighbours_are_told(tmp_path: Path, name: str) -> None:
+def test_an_odd_line_is_kept_and_its_neighbours_are_recorded(tmp_path: Path, name: str) -> None:
     """P7: the turn around it is whole; what cannot be understood is kept as bytes; again adds nothing."""
     odd, malformed = BETWEEN[name]
     data = PROMPT + (odd if odd.endswith(b"\n") else odd + b"\n") + ANSWER

@@ -128,7 +128,7 @@ def test_importing_a_recorded_session_duplicates_nothing(journey: str, records: 
 
 
 @pytest.mark.parametrize("records", [True, False])
-def test_hooks_told_after_the_import_count_no_model_call_again(records: bool, tmp_path: Path) -> None:
+def test_hooks_after_the_import_count_no_model_call_again(records: bool, tmp_path: Path) -> None:
     """P3: turns, tool calls and model calls count once, also two of one turn with the same figures, and when
     hooks tell the turn once more."""
     usage = {"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 3, "reasoning_output_tokens": 1}

@@ -45,7 +45,7 @@ def test_importing_a_recorded_session_duplicates_nothing(fixture: Path, tmp_path
         assert len(ids) == len(set(ids))
 
 
-def test_what_no_hook_told_is_added_and_named_a_gap(tmp_path: Path) -> None:
+def test_what_no_hook_reported_is_added_and_named_a_gap(tmp_path: Path) -> None:
     """P7: a text of the model and a refused call are in the turn that hooks recorded."""
     (fixture,) = (path for path in CLAUDE if path.stem == "work")
     played, transcripts = place(fixture, tmp_path)

@@ -98,7 +98,7 @@ def test_what_a_named_directory_holds_and_cannot_be_imported_is_named(tmp_path: 
     assert all(one["failed"] for one in report["passed"])
 
 
-def test_a_name_that_is_no_text_can_be_told(tmp_path: Path) -> None:
+def test_a_name_that_is_no_text_can_be_reported(tmp_path: Path) -> None:
     """P7: bytes that are no UTF-8 and signs that move a cursor, in words and in JSON."""
     kept = filled(tmp_path / "kept", {"good.jsonl": TALK})
     Path(os.fsdecode(os.fsencode(kept) + b"/\xff\x1b[31m.jsonl")).write_bytes(ODD["utf16.jsonl"][0])
@@ -211,7 +211,7 @@ def test_what_an_agent_keeps_besides_its_sessions_is_no_failure(tmp_path: Path) 
     assert own == []
 
 
-def test_json_of_another_kind_is_told_and_no_failure(tmp_path: Path) -> None:
+def test_json_of_another_kind_is_reported_and_no_failure(tmp_path: Path) -> None:
     """Where an agent's files are called `.json`, a `package.json` beside them is no loss."""
     chat = encoded({"sessionId": "s", "projectHash": "h", "messages": []})
     kept = filled(
@@ -225,7 +225,7 @@ def test_json_of_another_kind_is_told_and_no_failure(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_older_files_are_left_out_of_what_is_told(tmp_path: Path) -> None:
+def test_older_files_are_left_out_of_the_answer(tmp_path: Path) -> None:
     """`--since` is about all files, odd ones too; without any the directory has none."""
     kept = filled(tmp_path / "kept", {"wide.jsonl": ODD["utf16.jsonl"][0], "good.jsonl": TALK})
     os.utime(kept / "wide.jsonl", (1, 1))
@@ -235,7 +235,7 @@ def test_older_files_are_left_out_of_what_is_told(tmp_path: Path) -> None:
     assert passed == []
 
 
-def test_a_file_that_goes_while_it_is_looked_for_is_no_problem(
+def test_a_file_that_goes_while_it_is_searched_is_no_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A race with an agent that clears up says nothing."""

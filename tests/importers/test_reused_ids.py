@@ -202,7 +202,7 @@ def test_lines_that_were_dropped_doubled_or_moved_hide_no_other(data: st.DataObj
 
 @pytest.mark.parametrize("name", [None, *NAMES])
 @pytest.mark.parametrize("agent", LINES_NAME_THEMSELVES)
-def test_a_line_that_stands_there_twice_is_one(agent: str, name: str | None) -> None:
+def test_a_line_that_is_there_twice_is_one(agent: str, name: str | None) -> None:
     """P3: the double of a line that names itself says nothing, wherever it is."""
     lines = FILES[agent] if name is None else renamed(FILES[agent], name)
     once = [e["event_id"] for e in told(agent, lines)]
@@ -315,7 +315,7 @@ def of_another_session(agent: str) -> list[Said]:
 
 
 @pytest.mark.parametrize("agent", sorted(SESSIONS))
-def test_all_facts_of_two_sessions_with_the_same_ids_are_told(agent: str, tmp_path: Path) -> None:
+def test_all_facts_of_two_sessions_with_the_same_ids_are_recorded(agent: str, tmp_path: Path) -> None:
     """P7: prompts, messages, calls of tools and of models, one by one in both orders, and at once; read again
     they add nothing."""
     a = written(tmp_path / f"a{SUFFIXES.get(agent, '.jsonl')}", FILES[agent])
@@ -418,7 +418,7 @@ def old_form(event: Event, seen: set[str]) -> Event | None:
     return event
 
 
-def test_what_an_earlier_version_told_is_not_told_again(tmp_path: Path) -> None:
+def test_what_an_earlier_version_recorded_is_not_recorded_again(tmp_path: Path) -> None:
     """P3: a store that took `call_0` for one call gets the calls that it dropped, and no other."""
     path = written(tmp_path / "one.jsonl", renamed(claude_session(), "call_0"))
     names = ("event_type", "event_kind", "source", "agent", "agent_session_id", "agent_turn_id", "operation",

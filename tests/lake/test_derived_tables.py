@@ -181,7 +181,7 @@ def test_without_the_right_to_a_table_the_rest_is_done(
     assert stores_named(file_place, sqlite_catalog, "turns") == [B.hex()]
 
 
-def test_a_publisher_without_rights_is_told_what_is_left(
+def test_a_publisher_without_rights_learns_what_is_left(
     s3_place: Place, s3: S3Server, sqlite_catalog: str
 ) -> None:
     """Exit code 4 and the tables by name, as long as they have it."""

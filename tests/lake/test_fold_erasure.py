@@ -357,7 +357,7 @@ def test_a_fold_that_is_held_while_somebody_erases_and_then_killed(
         assert_all_is_well(lake)
 
 
-def test_a_publisher_is_told_what_tables_still_have(
+def test_a_publisher_learns_what_tables_still_have(
     erased: "tuple[Store, Lake]", locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P7: Without the right to a table: which still has what was erased, and who mends it; exit code 4."""

@@ -326,7 +326,7 @@ def test_an_empty_place(file_place: Place, tmp_path: Path, locus: Locus) -> None
 
 
 @pytest.mark.parametrize("name", ["last", "last:script", "exact", "prefix"])
-def test_a_look_up_reads_what_it_needs(file_place: Place, tmp_path: Path, locus: Locus, name: str) -> None:
+def test_a_lookup_reads_what_it_needs(file_place: Place, tmp_path: Path, locus: Locus, name: str) -> None:
     """The same turn as the store's own look-up; of other sessions' files nothing but the bounds is read
     (P6)."""
     (tmp_path / "work").mkdir()

@@ -64,7 +64,7 @@ def test_maintain_merges_and_the_rows_stay(lake: Lake) -> None:
     assert "Nothing to do" in run("lake", "maintain", place.uri, "--catalog", catalog).stderr
 
 
-def test_a_merged_file_says_what_its_parts_said(file_place: Place) -> None:
+def test_a_merged_file_says_what_its_parts_do(file_place: Place) -> None:
     """I30, P7: Range, ids, packs of all, and only the erasures that all knew; other policies stay apart."""
     for number in range(4):
         known = '["x", "y"]' if number else '["x"]'

@@ -345,7 +345,7 @@ def test_a_truncated_pack_is_named(file_place: Place, blobs: BlobStore, tmp_path
     assert "backup of the place" in str(caught.value)
 
 
-def test_what_was_never_published_is_said_so(place: Place, blobs: BlobStore, tmp_path: Path) -> None:
+def test_what_was_never_published_is_named_as_that(place: Place, blobs: BlobStore, tmp_path: Path) -> None:
     """An id in no pack, all of which are readable, is no damage."""
     put_packs(place, blobs, set(put_all(blobs, b"there")))
     with contents(place, tmp_path) as published:

@@ -129,7 +129,7 @@ def test_what_was_done_is_answered_as_json(file_place: Place, locus: Locus) -> N
     }  # fmt: skip
 
 
-def test_what_is_left_undone_is_said_and_ends_with_4(
+def test_what_is_left_undone_is_reported_and_ends_with_4(
     store: Store, s3_place: Place, s3: S3Server, locus: Locus
 ) -> None:
     """Objects that may not be deleted are listed by name, each time."""

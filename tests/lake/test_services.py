@@ -16,7 +16,7 @@ from eventlog.lake.place import Place, open_place
 from tests.lake.conftest import SERVICES, S3Server, ended, started
 
 
-def test_of_all_who_create_an_object_one_does(place: Place) -> None:
+def test_of_all_that_create_an_object_one_does(place: Place) -> None:
     """Sixteen threads create the same name ten times: one of them each time, and its bytes stay."""
     with ThreadPoolExecutor(16) as threads:
         for number in range(10):

@@ -154,7 +154,7 @@ def test_committers_and_publishers_killed_anywhere(kind: str, request: pytest.Fi
     assert commits > 1, "no committer came to commit before it was killed"
 
 
-def test_all_who_init_and_commit_at_once_agree(place: Place, postgres_catalog: str) -> None:
+def test_processes_that_init_and_commit_at_once_agree(place: Place, postgres_catalog: str) -> None:
     """Eight threads make the tables, then eight commit: one table, each row once."""
     for number in range(5):
         publish(place, A, number * 2, number * 2 + 2)

@@ -258,7 +258,7 @@ def test_all_segments_are_taken_in_runs_of_bounded_size() -> None:
     assert all_runs(entries(5)) == [] == all_runs(())
 
 
-def test_what_is_due_is_known_without_reading_segments(log: Log) -> None:
+def test_what_is_pending_is_known_without_reading_segments(log: Log) -> None:
     """P4: seven segments are left alone, eight are merged; then nothing is pending."""
     seal_each(log, [[event(n)] for n in range(7)])
     assert mergeable_bytes(log.files) is None

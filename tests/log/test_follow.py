@@ -278,7 +278,7 @@ def calls_of(fs: SimFS, work: "Callable[[], object]") -> list[Call]:
     return calls
 
 
-def test_a_look_and_an_event_cost_the_same_in_a_log_of_any_size() -> None:
+def test_a_check_and_an_event_cost_the_same_in_a_log_of_any_size() -> None:
     """An idle check is three calls, a new event a read of its own bytes, whatever lies before it."""
     idle, busy, read = [], [], []
     for size in (1, 200):

@@ -275,7 +275,7 @@ def test_a_frame_that_claims_taken_positions_is_damage() -> None:
     assert end == len(data)
 
 
-def test_a_frame_that_names_another_predecessor_stands_behind_damage() -> None:
+def test_a_frame_that_names_another_predecessor_comes_after_damage() -> None:
     """I2, I11: a frame in the place of a lost one verifies alone; the one after it reveals the loss."""
     _, data = a_journal([b"one"], [b"two"], [b"three"])
     again = encode_frame([b"TWO"], 71, 9, a_header().digest, KEY, 208)

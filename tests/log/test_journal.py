@@ -395,7 +395,7 @@ def test_a_new_boot_starts_a_new_journal() -> None:
     assert read_file(fs, layout.journal(1)) == read_file(after, layout.journal(1))
 
 
-def test_a_hole_that_a_power_cut_left_is_found_in_front_of_a_sound_trailer() -> None:
+def test_a_hole_that_a_power_cut_left_is_found_before_a_sound_trailer() -> None:
     """Boot rule: with frame 1 lost and frame 2 kept the log goes on after frame 2, and names the hole."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)

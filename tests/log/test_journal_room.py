@@ -114,7 +114,7 @@ def test_a_failed_write_inside_the_room_is_taken_back() -> None:
     assert [journal.append([b"b"]), a_journal(fs, layout).append([b"c"])] == [1, 2]
 
 
-def test_a_blank_block_hides_no_frame_behind_it() -> None:
+def test_a_blank_block_hides_no_frame_after_it() -> None:
     """I10, I13: a block that the disk gave back as zeros is damage; nothing is written over what follows."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)

@@ -122,7 +122,7 @@ def test_an_event_that_breaks_the_rules_is_refused(more: dict[str, object], says
         encode_line(an_event(**more))
 
 
-def test_of_many_events_of_one_shape_each_name_and_type_is_looked_at_once(
+def test_of_many_events_of_one_shape_each_name_and_type_is_checked_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What an append pays for its walls does not grow with the columns of each event (S1-42)."""
@@ -148,7 +148,7 @@ def test_of_many_events_of_one_shape_each_name_and_type_is_looked_at_once(
         ({"payload": {}}, {"payload": {"after_size": -1}}),
     ],
 )
-def test_an_event_is_refused_behind_one_of_the_same_shape(
+def test_an_event_is_refused_after_one_of_the_same_shape(
     right: dict[str, object], wrong: dict[str, object]
 ) -> None:
     """I38: what was checked once for all events of a shape says nothing of their values and types."""

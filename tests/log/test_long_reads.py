@@ -107,7 +107,7 @@ def test_a_long_read_holds_a_slice_of_a_row_group(read: "Callable[..., int]", lo
     assert held and max(held) < _BOUND_BYTES < _EVENTS * _PAYLOAD_BYTES
 
 
-def test_one_event_is_read_without_those_behind_it(long: Log) -> None:
+def test_one_event_is_read_without_those_after_it(long: Log) -> None:
     """Of a row group whose first event is asked for, the pages after it are left alone (I6)."""
     with open_view(long.files) as view:
         [one] = view.iterate(0, 1, columns=("event_id",))

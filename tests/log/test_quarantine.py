@@ -6,7 +6,7 @@ from tests.log.test_journal import a_journal, overwrite, quarantined, size_of
 from tests.simfs import SimFS, sim_store
 
 
-def test_nothing_of_a_torn_tail_stands_behind_the_next_frame() -> None:
+def test_nothing_of_a_torn_tail_is_after_the_next_frame() -> None:
     """I10: what was kept is cut, also where the next frame is shorter; nothing is kept twice."""
     fs, layout = sim_store()
     a_journal(fs, layout).append([b"a"])

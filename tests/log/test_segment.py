@@ -146,7 +146,7 @@ def test_frames_come_as_pieces_that_hold_their_positions() -> None:
     assert pa.concat_tables(pieces).equals(table_from_lines([f.payload for f in frames], positions, "j"))
 
 
-def test_a_bad_line_far_behind_the_first_stops_the_parsing() -> None:
+def test_a_bad_line_far_after_the_first_stops_the_parsing() -> None:
     """What another thread finds is reported like what the first lines show (I11)."""
     lines = [encode_line(event(n, title="t" * 700)) + b"\n" for n in range(20_000)]
     lines[-1] = b"{}\t{}\n"
@@ -168,7 +168,7 @@ def test_columns_have_the_types_of_the_design() -> None:
     assert found["payload"] == "string"
 
 
-def test_payloads_of_anchors_stand_apart_in_the_file() -> None:
+def test_payloads_of_anchors_are_apart_in_the_file() -> None:
     """A fold over anchors reads no other payload; whoever reads events sees one column (design §6, I14)."""
     table = table_of([event(1, event_type="turn", payload={"outcome": "ok"}), event(2, payload={"a": 1})])
     data = encode_segment(table, META)

@@ -49,7 +49,7 @@ def test_a_recorder_seals_a_long_tail_before_it_reads_it(long_tail: Path) -> Non
 
 
 @pytest.mark.parametrize("end", ["turn", "session"])
-def test_who_recorded_much_seals_it_at_the_end(
+def test_a_recorder_of_much_seals_it_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     """S1-23, P8: whoever begins the next turn reads none of what the one before it recorded."""
@@ -74,7 +74,7 @@ assert "pyarrow" not in sys.modules
 """
 
 
-def test_a_turn_begins_behind_segments_without_pyarrow(tmp_path: Path) -> None:
+def test_a_turn_begins_after_segments_without_pyarrow(tmp_path: Path) -> None:
     """P8: loading it takes longer than all that is asked of segments when a turn begins."""
     root = with_tail(tmp_path, 5) / ".locus"
     with Store.open(root) as store:

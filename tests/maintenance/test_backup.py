@@ -165,7 +165,7 @@ def test_what_the_copy_has_is_not_read_again(store, dest):
         assert fs.read > 3_000_000
 
 
-def test_check_copies_anew_what_rotted_in_the_copy(store, dest):
+def test_check_copies_again_what_rotted_in_the_copy(store, dest):
     """I11: `check` finds a changed byte of the copy and brings the file again."""
     snapshot(store, 0)
     store.seal()

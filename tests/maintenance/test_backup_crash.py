@@ -259,7 +259,7 @@ def test_a_refusing_disk_leaves_the_copy_and_a_retry_completes_it(make_fault, er
         assert as_process(lambda: wrong_with(world, world.fs)) == [], f"call {n}"
 
 
-def test_a_full_disk_is_told_with_the_place_of_the_copy():
+def test_a_full_disk_is_reported_with_the_place_of_the_copy():
     """P7: a disk that takes no more is an error that names the copy; the store is untouched."""
     world = World()
     append(world.store, 0, 2)
@@ -271,7 +271,7 @@ def test_a_full_disk_is_told_with_the_place_of_the_copy():
     assert after == before
 
 
-def test_a_file_that_cannot_be_read_is_told_with_what_to_do():
+def test_a_file_that_cannot_be_read_is_reported_with_what_to_do():
     """P7: a journal of the source that the disk refuses ends the backup with its name and a way out."""
     world = World()
     append(world.store, 0, 2)

@@ -178,7 +178,7 @@ def test_names_of_before_and_of_other_places_are_taken(either: Served) -> None:
     assert "takes no argument" in either.refusal("diff", turn="last", folder=["a"])
 
 
-def test_what_was_recorded_is_told_as_data(modern: Served) -> None:
+def test_what_was_recorded_is_given_as_data(modern: Served) -> None:
     """P5: a text that poses as instructions comes after a line that says what
     it is, without control characters."""
     texts = [modern.call("search", words="instructions"), modern.call("timeline", turn="last")]

@@ -145,7 +145,7 @@ def test_pages_joined_are_the_text(text: str, chars: int) -> None:
         got += size
 
 
-def test_what_is_too_large_is_cut_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_cut_and_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endless answer ends, and says so."""
     monkeypatch.setattr(mcp_page, "TEXT_MAX", 100)
     parts = iter(lambda: "ten chars\n", "")
@@ -195,7 +195,7 @@ def test_a_call_that_takes_too_long_is_answered(project: Path, monkeypatch: pyte
     assert wrong == "an error that should not be: ZeroDivisionError('a/b'). Please report it."
 
 
-def test_without_the_library_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is an extra: where the library is missing, the error names how to install it."""
     monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
     with pytest.raises(Unsupported, match=r"pip install 'locus-eventlog\[mcp\]'"):

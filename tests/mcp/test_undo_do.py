@@ -114,7 +114,7 @@ def test_without_the_setting_there_is_no_such_tool(client: Served, work: Path, a
         assert "switched off" in refused(work, token)
 
 
-def test_who_does_not_say_its_session_undoes_nothing(
+def test_an_agent_that_does_not_state_its_session_undoes_nothing(
     work: Path, asking: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P5: without a known session nothing is listed, planned for or undone; a variable that another agent

@@ -154,7 +154,7 @@ def test_a_briefing_is_about_what_the_agents_session_is_about(facts: dict[str, A
     assert "scoped to" not in whole.text and "## Relevant" not in whole.text
 
 
-def test_every_line_says_what_it_stands_on(store: Store) -> None:
+def test_every_line_says_what_it_rests_on(store: Store) -> None:
     """S3-38, P7: an event's id or a turn in each line, and it is there."""
     for line in brief(store, BriefingReader("claude-code")).text.split("\n")[3:]:
         if not line.startswith(("- [", "[")):
@@ -193,7 +193,7 @@ def test_a_claim_about_a_file_says_what_became_of_it(
     assert '(on "src/auth/token.py": gone)' in brief(store).text
 
 
-def test_no_file_is_looked_at_beyond_a_deadline_a_size_or_the_directory(tmp_path: Path) -> None:
+def test_no_file_is_read_beyond_a_deadline_a_size_or_the_directory(tmp_path: Path) -> None:
     """P4, P7: what was not looked at is named as that; devices and strange paths are not opened."""
     (tmp_path / "a").write_text("one")
     os.mkfifo(tmp_path / "pipe")
@@ -334,7 +334,7 @@ def test_the_same_log_and_files_give_the_same_bytes(store: Store) -> None:
     assert {**kept, "journal": 0, "offset": 0} == {**first[1], "journal": 0, "offset": 0}
 
 
-def test_a_stale_session_is_closed_and_not_told(store: Store) -> None:
+def test_a_stale_session_is_closed_and_not_shown(store: Store) -> None:
     """S3-29, S3-30, S3-34: a briefing closes what nobody ended; the kept facts leave it out, too."""
     facts = briefing_of_log.gather(store)
     late_us = intent.now_us(store) + 25 * HOUR_US
@@ -346,7 +346,7 @@ def test_a_stale_session_is_closed_and_not_told(store: Store) -> None:
     assert briefing.STALE_HOURS == intent.STALE_SESSION_HOURS
 
 
-def test_who_only_asks_changes_nothing(store: Store) -> None:
+def test_a_reader_that_only_asks_changes_nothing(store: Store) -> None:
     """S3-29, P4: without writing, the same text as of then: nothing is closed, and nothing kept."""
     Path(store.layout.config_file).write_text("[briefing]\nat_start = true\n")
     late_us = intent.now_us(store) + 25 * HOUR_US
@@ -377,7 +377,7 @@ def test_a_decision_is_open_until_it_is_taken_back(store: Store) -> None:
     assert "keep tokens in the header" in text and "in the cookie" not in text
 
 
-def test_where_sessions_meet_is_told_by_choice(store: Store) -> None:
+def test_where_sessions_meet_is_shown_by_choice(store: Store) -> None:
     """S3-38: a person's briefing tells it; whoever asks for none gets none."""
     cursor = next(one for one in intent.at_work(store) if one.agent == "cursor")
     store.append(

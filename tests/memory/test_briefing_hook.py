@@ -114,7 +114,7 @@ def now(store: Store) -> "dict[str, Any]":
 
 @pytest.mark.fast
 @pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini-cli", "opencode"])
-def test_a_session_that_begins_is_told_what_is_known(work: Path, agent: str) -> None:
+def test_a_session_that_begins_is_given_what_is_known(work: Path, agent: str) -> None:
     """S3-21, S3-28: the session is registered, then the briefing is printed in the agent's own form."""
     text = text_in(hook(work, agent))
 
@@ -138,7 +138,7 @@ def test_nothing_is_printed_unless_it_is_asked_for(work: Path) -> None:
     assert hook(work, "claude-code", session_id="s-2") == b""
 
 
-def test_an_agent_that_forgets_what_hooks_said_is_told_again(work: Path) -> None:
+def test_an_agent_that_forgets_the_output_of_hooks_is_briefed_again(work: Path) -> None:
     """S3-21: a chat of Gemini CLI does not keep it, so one that goes on gets it again, without itself."""
     assert '"keep the old parser"' in text_in(hook(work, "gemini-cli"))
     again = text_in(hook(work, "gemini-cli", source="resume"))
@@ -201,7 +201,7 @@ def test_what_came_since_is_read_from_the_journal(store: Store) -> None:
     assert [one["text"] for one in now(store)["warnings"]] == ["disk fuller", "disk full"]
 
 
-def test_a_decision_that_was_taken_back_since_is_told_no_more(store: Store) -> None:
+def test_a_decision_that_was_taken_back_since_is_shown_no_more(store: Store) -> None:
     """P2, S3-21: one fold says which decisions are open, whether the index or a journal gives the events."""
     store.append([{"event_type": "decision", "context_id": "decision:x", "payload": {"decision": "use X"}}])
     briefing_of_log.export(store)
@@ -227,7 +227,7 @@ def test_a_session_of_another_repository_goes_on(store: Store) -> None:
     ]
 
 
-def test_an_error_that_was_dealt_with_since_is_told_no_more(store: Store) -> None:
+def test_an_error_that_was_dealt_with_since_is_shown_no_more(store: Store) -> None:
     """P2, S3-21: one rule says which errors are open, in the index and at the journal's end: stated, seen,
     exploratory."""
 
@@ -270,7 +270,7 @@ def test_an_error_that_was_dealt_with_since_is_told_no_more(store: Store) -> Non
     assert [one["text"] for one in now(store)["errors"]] == ["x", "tests failed"], "without kept facts, too"
 
 
-def test_without_kept_facts_a_young_log_is_read_and_an_old_one_is_not(store: Store) -> None:
+def test_without_kept_facts_a_new_log_is_read_and_an_old_one_is_not(store: Store) -> None:
     """P4: no work in proportion to history: of sealed events nothing is given until facts are kept."""
     assert [one["text"] for one in now(store)["decisions"]] == ["keep the old parser"]
     store.seal()
@@ -280,7 +280,7 @@ def test_without_kept_facts_a_young_log_is_read_and_an_old_one_is_not(store: Sto
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-def test_a_store_that_was_filled_before_it_is_switched_on_is_told_of_at_once(
+def test_a_store_that_was_filled_before_it_is_switched_on_is_briefed_from_at_once(
     tmp_path: Path, sealed: bool
 ) -> None:
     """S3-28: by hooks and by an import, sealed or not: the first session that begins afterwards is briefed,

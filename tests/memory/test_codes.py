@@ -278,7 +278,7 @@ def test_a_corrupt_file(tmp_path: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("when", [None, "soon", 7, "2026-01-29T13:35:14", "2026-01-29T13:35:14+02:00"])
-def test_when_it_expires_must_be_said(tmp_path: Path, when: object) -> None:
+def test_when_it_expires_must_be_given(tmp_path: Path, when: object) -> None:
     """S4-18: without a time, or with none that can be read, it has expired; a time without a zone is UTC."""
     context = saved(tmp_path, "p")
     injector = SessionContextInjector(tmp_path)

@@ -38,7 +38,7 @@ def begun(store: Store, agent: str, at_us: int, session: str, operation: str = "
     )
 
 
-def test_an_intent_is_said_when_a_session_begins_and_read_from_the_log(store: Store) -> None:
+def test_an_intent_is_stated_when_a_session_begins_and_read_from_the_log(store: Store) -> None:
     """S3-1, S3-2, S3-12, P2: focus, scope and description are in the start event, and nowhere else."""
     one = intent.start(
         store, "claude-code", AUTH, ["src/auth/", "src\\login.py", "src/auth/"], "for the audit"
@@ -107,7 +107,7 @@ def test_a_session_of_a_hook_ends_the_one_before_and_takes_over_what_was_declare
     assert (over.end_reason, over.ended_us) == ("superseded", 20)
 
 
-def test_what_sessions_are_about_stands_in_sql(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_sessions_are_about_is_in_sql(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     """S3-2: `locus sql` has focus, scope and description of sessions, those handed on too; null where nobody
     declared any."""
     begun(store, "claude-code", 10, "first")
@@ -255,7 +255,7 @@ def test_the_calls_of_engrams_store(store: Store) -> None:
         engram.insert_session(Session("", "a", ""))
 
 
-def test_who_may_only_read_may_ask(store: Store) -> None:
+def test_a_user_who_may_only_read_may_ask(store: Store) -> None:
     """S3-29: a store that takes no event still tells who is active."""
     begun(store, "claude-code", 1_000, "crashed")
     with Store.open(store.layout.root, fs=ReadOnly()) as reader:

@@ -62,7 +62,7 @@ def test_who_is_at_work_and_what_each_touched(store: Store) -> None:
     assert (said["id"], said["scope"], said["files"][0]["path"]) == (one.name, ["src/auth/"], "src/a.py")
 
 
-def test_two_that_change_one_file_are_told_of_each_other(store: Store) -> None:
+def test_two_that_change_one_file_learn_of_each_other(store: Store) -> None:
     """S3-38: A changed what B changed and has not ended; the later one comes to it; cited by both events."""
     one, two = intent.start(store, "claude-code", "auth"), intent.start(store, "cursor", "tests")
     before = changed(store, two, "src/a.py")
@@ -78,7 +78,7 @@ def test_two_that_change_one_file_are_told_of_each_other(store: Store) -> None:
     assert who.overlaps(who.who(store)) == []
 
 
-def test_an_edit_that_has_begun_is_told_before_it_happens(store: Store, tmp_path: Path) -> None:
+def test_an_edit_that_has_begun_is_recorded_before_it_happens(store: Store, tmp_path: Path) -> None:
     """S3-38: a session is about to change what another changed; an edit that ended, or a read, is none."""
     one, two = intent.start(store, "claude-code", "auth"), intent.start(store, "cursor", "tests")
     changed(store, two, "src/a.py")
@@ -112,7 +112,7 @@ def test_two_that_are_about_to_change_one_file_have_not_met(store: Store, tmp_pa
     assert who.overlaps(who.who(store)) == []
 
 
-def test_scopes_that_meet_are_told(store: Store) -> None:
+def test_scopes_that_meet_are_reported(store: Store) -> None:
     """S3-38: scopes within each other, and changes within the scope of another."""
     one = intent.start(store, "claude-code", "auth", ["src/auth/", "docs"])
     two = intent.start(store, "cursor", "login", ["src/auth/login.py"])

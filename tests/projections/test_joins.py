@@ -242,7 +242,7 @@ def test_commits_that_were_rewritten_put_nothing_back(log: Log) -> None:
     assert {row[0] for row in log.rows("SELECT turn FROM turns WHERE rewritten")} == {1, 3}
 
 
-def test_a_renamed_file_stands_under_its_new_name(log: Log) -> None:
+def test_a_renamed_file_is_under_its_new_name(log: Log) -> None:
     """The old path holds nothing, and renaming back puts back."""
     moved = {"operation": "rename", "path": "new"}
     _tell(

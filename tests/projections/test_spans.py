@@ -119,7 +119,7 @@ _CALLS = st.lists(
 
 @settings(max_examples=examples(5, 300))
 @given(_CALLS)
-def test_a_derived_duration_is_never_negative_nor_beside_a_told_one(
+def test_a_derived_duration_is_never_negative_nor_beside_a_reported_one(
     tmp_path_factory: pytest.TempPathFactory, calls: Any
 ) -> None:
     """P7: of any turn the calls that have a derived duration have no other, have a time, and began before it;

@@ -87,7 +87,7 @@ def test_columns_of_one_name_keep_their_order(con: duckdb.DuckDBPyConnection, bo
     assert bound == [asked] * 2
 
 
-def test_what_cannot_stand_in_a_select_is_answered(con: duckdb.DuckDBPyConnection) -> None:
+def test_what_cannot_be_in_a_select_is_answered(con: duckdb.DuckDBPyConnection) -> None:
     """EXPLAIN, statements that end with a comment, and DuckDB's own short forms."""
     con.execute("CREATE TABLE seen AS SELECT 1 AS a")
     for _ in range(2):

@@ -254,7 +254,7 @@ def test_a_torn_frame_of_the_same_length_is_not_taken_for_what_came_instead(stor
             assert asked.query(count).rows == [(1,)]
 
 
-def test_a_kept_connection_is_locked_and_each_question_is_looked_at(store: Store, tmp_path: Path) -> None:
+def test_a_kept_connection_is_locked_and_each_question_is_checked(store: Store, tmp_path: Path) -> None:
     """P5: the second question may do no more than the first: both walls hold."""
     (tmp_path / "secret.csv").write_text("a\n1\n")
     store.query("SELECT * FROM sessions")

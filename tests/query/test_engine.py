@@ -208,7 +208,7 @@ def test_an_answer_as_arrow(log: Log) -> None:
     assert log.query("SELECT 1::BIGINT AS x WHERE false").arrow().schema.names == ["x"]
 
 
-def test_a_wrong_question_is_told_what_is_wrong(log: Log) -> None:
+def test_a_wrong_question_is_answered_with_what_is_wrong(log: Log) -> None:
     """Errors: DuckDB's own words, with the place in the statement."""
     with pytest.raises(QueryError, match="no_such"):
         log.rows("SELECT no_such FROM events")

@@ -312,7 +312,7 @@ def test_reading_is_allowed(store: Log, text: str) -> None:
 
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("text", [t for t in REFUSED if t.startswith(("COPY", "WITH", "ATTACH"))])
-def test_the_second_wall_stands_by_itself(store: Log, words: dict[str, str], text: str) -> None:
+def test_the_second_wall_holds_by_itself(store: Log, words: dict[str, str], text: str) -> None:
     """F11: on a locked connection most of it fails even unchecked; what DuckDB lets through is why
     statements are checked as well, and it is exactly writing over a file that may be read."""
     if "{segment}" in text:

@@ -84,7 +84,7 @@ def test_many_files_of_a_call_are_one_line(work: Path) -> None:
     assert sum(line.startswith("    add src/gen/a/f") for line in shown(whole, whole=True)) == 500
 
 
-def test_a_call_without_an_end_and_a_change_without_a_call_are_told(work: Path) -> None:
+def test_a_call_without_an_end_and_a_change_without_a_call_are_reported(work: Path) -> None:
     """What is not known is stated: a call that never ended, files that changed while no call ran."""
     agent = Agent(work)
     agent.start()
@@ -157,7 +157,7 @@ def test_words_are_not_repeated_and_thoughts_only_asked_for(work: Path) -> None:
     assert whole == [pages.USER, pages.THINKING, pages.AGENT]
 
 
-def test_codex_outputs_come_without_what_stands_before_them(work: Path) -> None:
+def test_codex_outputs_come_without_what_comes_before_them(work: Path) -> None:
     """The head that Codex puts before an output is no result."""
     agent = Codex(work)
     agent.start()

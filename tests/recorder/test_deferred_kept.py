@@ -64,7 +64,7 @@ def test_stored_contents_go_with_the_session_that_named_their_list(desk: Desk, s
     assert desk.store.verify("deep") == []
 
 
-def test_a_list_that_only_the_tree_told_last_needs_is_kept_with_what_became_of_it(desk: Desk) -> None:
+def test_a_list_that_only_the_tree_recorded_last_needs_is_kept_with_what_became_of_it(desk: Desk) -> None:
     """I24: notes of hooks are roots too, and the sentence in their tree leads to the list."""
     (desk.work / "a").write_bytes((desk.work.parent / "a").read_bytes())
     done = desk.look(agent="pi", session_id=A)
@@ -77,7 +77,7 @@ def test_a_list_that_only_the_tree_told_last_needs_is_kept_with_what_became_of_i
     assert desk.store.verify("deep") == []
 
 
-def test_a_session_is_told_the_bytes_of_what_it_deferred(desk: Desk) -> None:
+def test_a_session_gets_the_bytes_of_what_it_deferred(desk: Desk) -> None:
     """`locus store du`: releasing it would free them."""
     with desk.store.view() as view:
         rows = {row.name: row.bytes for row in usage.by_session(desk.store.blobs, view)}

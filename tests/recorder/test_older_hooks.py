@@ -156,7 +156,7 @@ def test_a_passing_test_confirms_the_edits(store: Store, hooks: Hooks) -> None:
     )
 
 
-def test_older_hooks_can_stand_in_a_session(store: Store) -> None:
+def test_older_hooks_can_be_in_a_session(store: Store) -> None:
     """S0-4, S1-8, S1-28: with a session given once, what happens is an event of its current turn, with an id
     of its own; what is known keeps its context."""
     hooks = Hooks(store, agent="script", session_id=f"sess-{SID}")

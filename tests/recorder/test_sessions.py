@@ -83,7 +83,7 @@ def test_a_new_session_can_be_demanded_inside_a_conversation(store: Store) -> No
     assert own(store).resume() == two
 
 
-def test_a_conversation_goes_on_behind_the_turn_limit(store: Store) -> None:
+def test_a_conversation_goes_on_after_the_turn_limit(store: Store) -> None:
     """S1-58: what continues a session is found by the same conversation, and has one id for everybody."""
     recorder = own(store, turn_limit=2)
     for n in range(3):
@@ -98,7 +98,7 @@ def test_a_conversation_goes_on_behind_the_turn_limit(store: Store) -> None:
     assert second == names.session_id_of("script", f"after:{first}")
 
 
-def test_two_who_meet_the_limit_at_once_agree(store: Store) -> None:
+def test_two_that_meet_the_limit_at_once_agree(store: Store) -> None:
     """S1-58, S3-32: both continue in one session; nobody's turn is lost."""
     one, two = own(store, None, turn_limit=1), own(store, None, turn_limit=1)
     one.start_turn("The first step of the plan")

@@ -178,7 +178,7 @@ class _Unlisted(FileSystem):
 
 
 @pytest.mark.parametrize("what", ["log/segments", "log/journal", "snapshots/packs"])
-def test_a_directory_that_cannot_be_looked_at_is_told(example, tmp_path, what):
+def test_a_directory_that_cannot_be_read_is_reported(example, tmp_path, what):
     """P6, I35: what a disk does not even list is named: nobody takes what came out for everything."""
     report = salvage(example, tmp_path / "saved", fs=_Unlisted(f"{example}/{what}"))
 

@@ -435,7 +435,7 @@ def test_what_the_disk_does_not_give_at_once_is_read_again(
 
 
 @pytest.mark.parametrize("how", ["gone", b"store_id", b'"format":1', b"1-modes"])
-def test_a_store_file_is_written_anew_from_the_log(
+def test_a_store_file_is_rewritten_from_the_log(
     root: Path, how: "str | bytes", capsys: pytest.CaptureFixture[str]
 ) -> None:
     """I10, P7: without STORE nothing opens; verify names what settles it, and the log proves what it held.
@@ -476,7 +476,9 @@ def test_a_store_file_that_nothing_proves_is_not_made_up(
     assert "locus store salvage" in capsys.readouterr().err and not (root / "STORE").exists()
 
 
-def test_quarantined_bytes_are_told_until_a_repair(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quarantined_bytes_are_reported_until_a_repair(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """I10: appends and sealing do not make them forgotten; the repair does, and what is new shows."""
     a_torn_tail_that_is_quarantined(root)
     with Store.open(root) as store:
@@ -491,7 +493,7 @@ def test_quarantined_bytes_are_told_until_a_repair(root: Path, capsys: pytest.Ca
     assert len(verify(root, capsys)[1]) == 1
 
 
-def test_an_accepted_finding_is_told_as_known_and_a_new_one_as_new(
+def test_an_accepted_finding_is_listed_as_known_and_a_new_one_as_new(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """I13, P7: accepting a loss does not accept the next one; it stays reported, after sealing too."""

@@ -201,7 +201,7 @@ def test_an_erased_content_is_null(work: Path, tmp_path: Path) -> None:
         assert ("gone.txt", None) in rows or "gone.txt" not in dict(rows)
 
 
-def test_damage_is_said_not_hidden(work: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_not_hidden(work: Path, tmp_path: Path) -> None:
     """P1: bytes that are not what was written are an error, never a null or another text."""
     root = tmp_path / "copy"
     shutil.copytree(work / ".locus", root)

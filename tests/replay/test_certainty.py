@@ -391,7 +391,7 @@ def doubted(known: Certainty) -> tuple[str, ...]:
     return tuple(path for path, _ in known.paths)
 
 
-def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
+def test_a_whole_capture_is_exact_and_a_turn_without_one_has_no_tree() -> None:
     """P1: only a capture that was whole makes a moment exact; where there was none there are no files."""
     assert states(START, changed("f", "a"), LAST, end()) == (EXACT, EXACT)
     assert states(look("s", "turn_start", None), changed("f", "a"), end()) == (NONE, NONE)
@@ -399,7 +399,7 @@ def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
     assert {EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE} == set(STATES)
 
 
-def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
+def test_a_capture_of_some_paths_is_none_of_the_directory() -> None:
     """P1: after an edit only its own paths are exact: the others as far as the full captures around it
     agree."""
     edit = [action("e"), changed("f", "a", "e"), {**look("t", "tool", scoped_paths=["a"]), "cause": "e"}]
@@ -416,7 +416,7 @@ def test_a_look_at_some_paths_is_no_capture_of_the_directory() -> None:
     assert states(*turn) == (EXACT, EXACT)
 
 
-def test_a_look_that_failed_is_no_earlier_one() -> None:
+def test_a_capture_that_failed_is_no_earlier_one() -> None:
     """P1: the tree of an earlier capture is not passed for that of one that failed, at either end."""
     failed = look("last", "turn_end", None, None, state="busy")
     assert states(START, look("t", "tool"), failed, end()) == (EXACT, FAILED)
@@ -469,7 +469,7 @@ def test_a_turn_that_goes_on_after_its_end_has_none() -> None:
         assert not is_open([*went_on, LAST, end()])
 
 
-def test_a_look_that_was_not_finished_names_its_paths() -> None:
+def test_a_capture_that_was_not_finished_names_its_paths() -> None:
     """P1: what was not compared in time is named; all of it where it is not named, or git reported
     nothing."""
     partial = look("last", "turn_end", success=False, state="partial", pending=2, pending_paths=["a", "d"])
@@ -494,7 +494,7 @@ def test_the_changes_of_an_action_belong_to_its_moment() -> None:
     assert effects_end(told, 1) == 4
 
 
-def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
+def test_between_two_captures_what_the_later_one_found_is_doubted() -> None:
     """P1: it may have changed before the event or after it, but for what the event itself tells."""
     told = [changed("f", "b"), changed("g", "new", old_path="old")]
     events = [START, _row("e", "tool_start"), *told, LAST]
@@ -515,7 +515,7 @@ def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
         certainty_of([START], "nowhere")
 
 
-def test_a_tool_that_is_told_after_the_last_look_is_doubtful() -> None:
+def test_a_tool_that_is_reported_after_the_last_capture_is_doubtful() -> None:
     """P1: what is reported of a turn after its end, with no capture after it, is no more certain."""
     late = [action("a"), changed("f", "a"), _row("t", "tool_start")]
     events = [START, LAST, end(), *late]

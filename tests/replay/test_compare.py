@@ -123,7 +123,7 @@ def test_renames_keep_their_names_apart(store: Store) -> None:
     ]
 
 
-def test_folders_are_told_by_what_is_in_them(store: Store) -> None:
+def test_folders_are_recognised_by_what_is_in_them(store: Store) -> None:
     """P1: a folder gives place to a file, is emptied, is filled; an empty one is inside another."""
     assert told(state(store, {b"d": {b"x": file(b"1")}}), state(store, {b"d": file(b"2")})) == [
         ("add", "d"),

@@ -78,7 +78,7 @@ def test_hunks_apply_to_the_bytes(lines_max: int, old: bytes, new: bytes) -> Non
     )
 
 
-def test_one_changed_line_of_a_large_file_is_all_that_is_looked_at() -> None:
+def test_one_changed_line_of_a_large_file_is_all_that_is_scanned() -> None:
     """P4: a change in the middle of many lines costs its own lines: one hunk of eight rows."""
     big = b"".join(b"line %d of a large file\n" % n for n in range(40_000 if not _HUNT else 2_000_000))
     middle = len(big) // 2

@@ -298,7 +298,7 @@ def test_too_many_changes_leave_the_oldest_turns_out(
     assert (found.stops, found.cut) == ((), "one tree alone has too many files")
 
 
-def test_files_that_cannot_be_read_are_said(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_read_are_reported(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """P7: a damaged tree is no empty one; the stops around it are as they were."""
     from eventlog.base.errors import Corruption
 

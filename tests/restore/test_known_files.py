@@ -140,7 +140,7 @@ class SlowClock(FileSystem):
         return os.stat_result([*super().fstat(fd)], {"st_mtime_ns": 1, "st_ctime_ns": 1})
 
 
-def test_a_file_as_young_as_the_plan_proves_nothing(tmp_path: Path) -> None:
+def test_a_file_as_recent_as_the_plan_proves_nothing(tmp_path: Path) -> None:
     """I26: a stat from the tick in which the plan began is not kept, for an edit may leave it as it is."""
     world = aged_world(tmp_path)
     with Store.open(world.store.layout.root, fs=SlowClock()) as store:

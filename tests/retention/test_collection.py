@@ -177,7 +177,7 @@ def test_a_content_that_nobody_released_is_damage(store: Store) -> None:
     assert "collected" not in str(found.value)
 
 
-def test_capture_after_collection_stores_content_anew(store: Store, tmp_path: Path) -> None:
+def test_capture_after_collection_stores_content_again(store: Store, tmp_path: Path) -> None:
     """I24: content that comes again after it was condemned is stored again, not only pointed at."""
     record(store, A)
     record(store, B)
@@ -223,7 +223,7 @@ def test_a_plan_holds_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("how", ["hold", "pin", "pin a turn", "record"])
-def test_what_becomes_live_behind_the_plan_is_kept(store: Store, tmp_path: Path, how: str) -> None:
+def test_what_becomes_live_after_the_plan_is_kept(store: Store, tmp_path: Path, how: str) -> None:
     """I24, I29: hold, pin or a new event between plan and collection keep what they name."""
     told = record(store, A) | record(store, B)
     retention.archive(store, B)
@@ -275,7 +275,7 @@ def test_active_and_pinned_sessions_are_not_archived(store: Store) -> None:
     assert released(store) == {B: "archived"}
 
 
-def test_events_behind_a_release_are_kept(store: Store, tmp_path: Path) -> None:
+def test_events_after_a_release_are_kept(store: Store, tmp_path: Path) -> None:
     """P1: who resumes a released session loses nothing of what comes."""
     record(store, A)
     retention.archive(store, A)
@@ -346,7 +346,7 @@ def test_a_budget_releases_the_oldest_and_no_more_than_it_takes(store: Store, tm
         store.tree("session0_001").file("own")
 
 
-def test_a_budget_that_cannot_be_met_is_said_and_not_tried_for_ever(store: Store) -> None:
+def test_a_budget_that_cannot_be_met_is_reported_and_not_tried_for_ever(store: Store) -> None:
     """P6, P7: what is active stays; the plan says by how much the budget is exceeded."""
     record(store, A, end=False, size=100_000, noise=True)
     configure(store, "max_bytes = '1 kB'")
@@ -357,7 +357,7 @@ def test_a_budget_that_cannot_be_met_is_said_and_not_tried_for_ever(store: Store
     assert not collection._has_work(store)
 
 
-def test_two_who_say_the_same_say_it_once(store: Store) -> None:
+def test_two_that_state_the_same_record_it_once(store: Store) -> None:
     """I8: two processes that release on the same ground write one event."""
     record(store, A)
     with store.view() as view:

@@ -131,7 +131,7 @@ def test_the_index_follows_the_log(store: Store) -> None:
 
 
 @pytest.mark.parametrize("harm", ("deleted", "garbage", "truncated", "other store"))
-def test_an_index_that_does_not_fit_is_made_anew(store: Store, tmp_path: Path, harm: str) -> None:
+def test_an_index_that_does_not_fit_is_rebuilt(store: Store, tmp_path: Path, harm: str) -> None:
     """I22, P2: deleted, damaged or foreign, it counts as absent; the answer is the same."""
     store.append([said(n, f"word number{n}") for n in range(30)])
     expected = ids(search(store, "word"))
@@ -153,7 +153,7 @@ def test_an_index_that_does_not_fit_is_made_anew(store: Store, tmp_path: Path, h
     assert index.update(store) == index.IndexProgress(0, 0)
 
 
-def test_an_older_copy_of_the_log_makes_the_index_anew(store: Store, tmp_path: Path) -> None:
+def test_an_older_copy_of_the_log_rebuilds_the_index(store: Store, tmp_path: Path) -> None:
     """I22: positions that mean other events now are reported by the last event that was indexed."""
     store.append([said(n, "before") for n in range(5)])
     search(store, "before")
@@ -196,7 +196,7 @@ def test_no_index_is_used_while_an_erasure_is_under_way(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_time_bounds_what_is_indexed_and_the_rest_is_said(store: Store) -> None:
+def test_time_bounds_what_is_indexed_and_the_rest_is_reported(store: Store) -> None:
     """P7: what the time did not suffice for is counted."""
     large = {"text": "word", "data": "0" * 20_000}  # a transaction takes so many events, or so many bytes
     for first in (0, 600):

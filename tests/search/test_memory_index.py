@@ -70,7 +70,7 @@ def test_what_the_stored_index_has_by_now_is_not_asked_twice(store: Store, tmp_p
     assert sorted(found) == sorted(hits(store, "tulipfox"))
 
 
-def test_an_erasure_begins_it_anew(store: Store) -> None:
+def test_an_erasure_starts_it_over(store: Store) -> None:
     """P5: no word of what was erased is left in it."""
     with closing(MemoryIndex()) as memory:
         assert hits(store, "tulipfox", memory) != []

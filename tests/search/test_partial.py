@@ -32,7 +32,7 @@ def long_log(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_the_newest_is_searched_first_and_the_rest_is_said(store: Store) -> None:
+def test_the_newest_is_searched_first_and_the_rest_is_reported(store: Store) -> None:
     """P7: what the time suffices for is the newest; by and by everything is found."""
     long_log(store)
 

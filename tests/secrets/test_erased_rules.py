@@ -93,7 +93,7 @@ DAMAGES = [_flipped, _cut, _cut_behind_a_line, _without_a_line, _zeros]
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damaged", [*DAMAGES, _endless], ids=lambda one: one.__name__)
-def test_damage_of_one_file_is_told_and_lets_nothing_come_back(
+def test_damage_of_one_file_is_reported_and_lets_nothing_come_back(
     root: Path, file: str, damaged: Callable[[bytes, random.Random], bytes]
 ) -> None:
     """I11, P5: a bit, an end, a rule or all of it: `verify` names the file, and the rules go on to count."""
@@ -112,7 +112,7 @@ def test_damage_of_one_file_is_told_and_lets_nothing_come_back(
 
 
 @pytest.mark.slow
-def test_damage_of_both_files_is_told_and_what_can_be_read_counts(root: Path) -> None:
+def test_damage_of_both_files_is_reported_and_what_can_be_read_counts(root: Path) -> None:
     """I11, P5: beyond the copy the writer is informed, what is denied stays denied; erasing again mends
     it."""
     draw = random.Random(7)
@@ -161,7 +161,7 @@ def test_an_addition_that_was_cut_short_is_no_damage(root: Path, cut: int) -> No
 
 
 @pytest.mark.parametrize("damaged", [_flipped, _cut, _zeros, _endless], ids=lambda one: one.__name__)
-def test_a_damaged_key_is_told_and_nothing_is_recorded_for_it(
+def test_a_damaged_key_is_reported_and_nothing_is_recorded_for_it(
     root: Path, damaged: Callable[[bytes, random.Random], bytes]
 ) -> None:
     """I11, P5: `verify` names `redaction.key`; secrets and what was erased are taken out all the same."""
@@ -329,7 +329,7 @@ def test_a_shape_that_does_not_fit_is_passed_over() -> None:
         assert rules.find(FIRST.encode()) == [(0, len(FIRST), erased_rules.ERASED)]
 
 
-def test_a_look_ends_in_time_and_not_in_the_first_mib() -> None:
+def test_a_scan_ends_in_time_and_not_in_the_first_mib() -> None:
     """P4: after the time that it has, what is left of a content is not scanned."""
     rules = erased_rules.ErasedRules([erased_rules.text_rule(FIRST.encode(), KEY)], KEY)
     assert rules.find(b" " * 100 + FIRST.encode(), until=0.0)

@@ -74,7 +74,7 @@ def looking_at_many() -> Redactor:
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_no_line_holds_a_secret_wherever_it_stands(name: str) -> None:
+def test_no_line_holds_a_secret_wherever_it_is(name: str) -> None:
     """P5: whatever JSON makes of what is beside a secret, at no place of an event does it reach a line."""
     redactor = Redactor(b"k" * 32)
     text, secret = SECRETS[name]
@@ -141,7 +141,7 @@ def test_denied_texts_are_found_in_json(denied: str) -> None:
     assert redactor.lines([place("so", "value")], encode) == [encode(place("so", "value"))]
 
 
-def test_a_look_that_fails_is_made_in_another_way() -> None:
+def test_a_scan_that_fails_is_made_in_another_way() -> None:
     """P5: where the scan of many gives up, each event is scanned as if there were none."""
 
     def fails(_: object) -> list[bool]:
@@ -157,7 +157,7 @@ def test_a_look_that_fails_is_made_in_another_way() -> None:
         assert redactor.redact_all(events)[70] is not events[70]
 
 
-def test_what_cannot_be_encoded_is_looked_at_first() -> None:
+def test_what_cannot_be_encoded_is_checked_first() -> None:
     """P5: an event that JSON cannot hold is refused, and the refusal does not say the secret in it."""
     redactor = Redactor(b"k" * 32)
     deep: Any = MADE["npm"]

@@ -68,7 +68,7 @@ def test_a_secret_is_known_by_its_name(redactor: Redactor, name: str) -> None:
     assert out.startswith(text[:4])  # what is around it stays
 
 
-def test_every_place_in_an_event_is_looked_at(redactor: Redactor) -> None:
+def test_every_place_in_an_event_is_scanned(redactor: Redactor) -> None:
     """P5: title, arguments, output, nested lists and keys of JSON; the event says that it was redacted."""
     secret, word = MADE["github"], ASSIGNED["json"][1]
     given_ = event(
@@ -219,7 +219,7 @@ def test_allowed_values_and_kinds_stay_and_denied_go(redactor: Redactor) -> None
     assert Redactor(enabled=False).kinds_in(secret.encode()) == ()
 
 
-def test_what_cannot_be_looked_at_goes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_scanned_goes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """P5: a failure of a rule takes the whole text out and raises nothing; the other texts stay."""
     find = rules.find
 
@@ -236,7 +236,7 @@ def test_what_cannot_be_looked_at_goes_whole(monkeypatch: pytest.MonkeyPatch) ->
     assert Redactor(b"k" * 32).kinds_in(b"strange token: x") == ("unreadable",)
 
 
-def test_a_look_that_a_signal_ends_is_told_as_one_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_that_a_signal_ends_is_reported_as_one_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """P4, P5: what a hook's deadline broke off is not reported to hold a secret, nor to be unreadable."""
 
     def late(_: bytes) -> Any:

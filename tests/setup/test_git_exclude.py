@@ -121,7 +121,7 @@ def test_any_name_is_meant_exactly(name: str, tmp_path: Path) -> None:
     assert sorted(line[3:] for line in seen if line) == sorted([f"{name}/g", "x/f"])
 
 
-def test_a_name_with_a_line_break_is_told(tmp_path: Path) -> None:
+def test_a_name_with_a_line_break_is_reported(tmp_path: Path) -> None:
     """P8: git's list cannot hold such a name, which is stated, with what to do."""
     work = tmp_path / "two\nlines"
     work.mkdir()

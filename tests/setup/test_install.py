@@ -548,7 +548,7 @@ def test_a_hook_compiles_nothing(stub: str, store: Path) -> None:
     assert count(store) == 3
 
 
-def test_old_modules_are_told(tmp_path: Path) -> None:
+def test_old_modules_are_reported(tmp_path: Path) -> None:
     """A module that was changed since it was compiled is found."""
     source = tmp_path / "a.py"
     source.write_text("x = 1\n")

@@ -70,7 +70,7 @@ def installed(tmp_path: Path) -> Installed:
     return Installed(tmp_path)
 
 
-def test_a_hook_looks_for_no_module(installed: Installed) -> None:
+def test_a_hook_searches_for_no_module(installed: Installed) -> None:
     """I34: with one read of the directory and a pack, all modules of a hook come from one file."""
     (installed.work / "new.py").write_text("print(1)\n")
     assert installed.call() == []
@@ -130,7 +130,7 @@ def test_what_only_people_read_is_left_out() -> None:
     assert code.co_linetable == b""
 
 
-def test_maintenance_makes_an_old_file_anew(installed: Installed) -> None:
+def test_maintenance_rewrites_an_old_file(installed: Installed) -> None:
     """What an upgrade left old is rebuilt beside the first maintenance, from what is there then."""
     source = installed.root / "eventlog/agents/kit/spec.py"
     source.write_text(source.read_text() + "\n# changed\n")

@@ -148,7 +148,7 @@ def test_a_long_tail_is_sealed_by_maintenance(store: Store, monkeypatch: pytest.
     assert list(store.events()) == before
 
 
-def test_maintenance_never_stands_in_the_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_is_never_in_the_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P4: while another process maintains the store, nobody else waits for it."""
     monkeypatch.setattr(shorten, "TAIL_BYTES_MAX", 200)
     for number in range(4):

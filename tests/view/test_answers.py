@@ -256,7 +256,7 @@ def test_a_content_that_is_not_shown_says_why(sample: Sample, served: Served) ->
         assert served.ask(f"/api/content/{name}").status in (400, 404)
 
 
-def test_a_damaged_content_is_said(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_content_is_reported(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """P7: damage is neither an empty file nor an error of the page."""
     with Store.open(sample.store) as store:
         stores = ViewedStores({"sample": store})
@@ -347,7 +347,7 @@ def test_lines_of_a_change_have_their_numbers(sample: Sample, served: Served) ->
     assert within["hunks"][0]["lines"] == [[" ", 1, 1, "one"], ["+", None, 2, "two"]]
 
 
-def test_why_there_is_no_change_is_said(sample: Sample, served: Served) -> None:
+def test_why_there_is_no_change_is_reported(sample: Sample, served: Served) -> None:
     """P7, P5: withheld, binary, equal and renamed are four things."""
     first, last = sample.turns["edit"], sample.turns["rename"]
     whys = {

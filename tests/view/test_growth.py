@@ -51,7 +51,7 @@ def answer_of(history: Any, until: int, **more: Any) -> dict[str, Any]:
 
 
 @given(histories(), histories(), st.data())
-def test_a_grown_spine_is_the_one_asked_for_anew(first: Any, other: Any, data: st.DataObject) -> None:
+def test_a_grown_spine_equals_a_fresh_one(first: Any, other: Any, data: st.DataObject) -> None:
     """P1: whatever stays of a history and whatever comes after it; and none of what stays is sent again."""
     kept = data.draw(st.integers(0, len(first)))
     before, now = answer_of(first, 5), answer_of(first[:kept] + other, 9, withheld={"0": "why"})
@@ -64,7 +64,7 @@ def test_a_grown_spine_is_the_one_asked_for_anew(first: Any, other: Any, data: s
 
 
 @given(histories(), st.data())
-def test_what_is_said_of_a_turn_anew_is_sent(history: Any, data: st.DataObject) -> None:
+def test_what_is_stated_of_a_turn_again_is_sent(history: Any, data: st.DataObject) -> None:
     """A turn that has another title, or was taken back: it and those after it."""
     changed = data.draw(st.integers(0, len(history) - 1))
     before, now = answer_of(history, 5), answer_of(history, 9)
@@ -91,7 +91,7 @@ def test_what_stays_is_in_memory_once() -> None:
         assert all(mine is other for mine, other in zip(first[name], last[name], strict=False))
 
 
-def test_who_has_an_answer_that_is_not_known_gets_all() -> None:
+def test_a_client_with_an_answer_that_is_not_known_gets_all() -> None:
     """P1: of another process, too old, or one of two that have their position in common."""
     given = GivenSpines()
     answers = [answer_of([[{"a": "0"}]] * n, n) for n in range(1, ANSWERS_MAX + 3)]

@@ -128,7 +128,9 @@ def test_a_turn_that_a_hook_records_appears(work: Path) -> None:
         assert served.answer("/api/sessions")["sessions"][0]["active"] is True
 
 
-def test_each_event_is_told_once_also_to_who_comes_back(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_event_is_sent_once_also_to_a_client_that_comes_back(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P7: from the position that the reader has seen on; nothing is missed between two connections."""
     monkeypatch.setattr(live, "_ALIVE_S", 3.0)  # a stream that forgets is noticed soon
     store = work / ".locus"
@@ -150,7 +152,9 @@ def test_each_event_is_told_once_also_to_who_comes_back(work: Path, monkeypatch:
     assert {message["turn"] for message in seen} >= {first.ref.name, second.ref.name}
 
 
-def test_whoever_missed_too_much_reads_everything_again(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_missed_too_much_reads_everything_again(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One message says so, and where the log is now."""
     monkeypatch.setattr(live, "MISSED_MAX", 3)
     store = work / ".locus"

@@ -80,9 +80,7 @@ def test_one_call_reads_no_more_than_its_bytes(bench: Bench) -> None:
     assert deferred(done) == {b"f3", b"f4"}
 
 
-def test_the_clock_is_looked_at_in_front_of_each_content(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_clock_is_read_before_each_content(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """P4, I26: when time is up the rest is deferred, the named file too; names and stats are all there."""
     for n in range(4):
         write(bench, f"f{n}", 10 + n)
@@ -159,7 +157,7 @@ def test_an_untouched_deferred_file_stays_the_same_entry(bench: Bench, waits: bo
     assert len(second.deferred) == 2
 
 
-def test_a_deferred_file_that_changed_is_told(bench: Bench) -> None:
+def test_a_deferred_file_that_changed_is_reported(bench: Bench) -> None:
     """P1: another stat is another list, so the entry differs."""
     write(bench, "large", LARGE)
     first = look(bench)

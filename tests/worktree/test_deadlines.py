@@ -90,7 +90,7 @@ def test_each_capture_of_a_large_tree_gets_further_than_the_last(
     assert bench.uncached().root == bench.last
 
 
-def test_a_look_that_is_too_short_goes_on_where_the_last_one_stopped(
+def test_a_capture_without_time_goes_on_where_the_last_one_stopped(
     bench: Bench, short_of_time: pytest.MonkeyPatch
 ) -> None:
     """P4: of a known directory each short capture examines other rows: a change anywhere is found."""
@@ -242,7 +242,7 @@ def waiting_desk(work: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return desk
 
 
-def test_hooks_look_at_nothing_until_the_contents_of_a_huge_directory_are_stored(
+def test_hooks_capture_nothing_until_the_contents_of_a_huge_directory_are_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P4: reading a million entries that wait for their contents takes seconds; afterwards there are none."""

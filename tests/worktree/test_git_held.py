@@ -81,7 +81,7 @@ def test_what_git_holds_is_listed_and_not_read(bench: Bench) -> None:
     assert set(tree) == set(on_disk(bench.work)) - {b"hidden"}
 
 
-def test_the_next_look_knows_what_git_held(bench: Bench) -> None:
+def test_the_next_capture_knows_what_git_held(bench: Bench) -> None:
     """What was listed is unchanged in the next capture, and an edit of it is a change."""
     commit(bench)
     first = look(bench)
@@ -110,7 +110,7 @@ def test_a_few_small_files_are_read_at_once(
         assert (done.deferred, bench.tree()) == ([], on_disk(bench.work))
 
 
-def test_who_does_not_defer_gets_the_contents(bench: Bench) -> None:
+def test_a_caller_that_does_not_defer_gets_the_contents(bench: Bench) -> None:
     """A capture that waits for contents reads what git holds, too."""
     commit(bench)
     bench.capture()
@@ -203,7 +203,7 @@ def test_a_file_that_goes_meanwhile_is_left_out(bench: Bench) -> None:
     assert b"dir/two" not in bench.tree()
 
 
-def test_at_the_deadline_nothing_more_is_looked_at(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_deadline_nothing_more_is_compared(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names that were not reached are pending, and the next capture takes them."""
     commit(bench)
     monkeypatch.setattr(git_held, "_STRIDE", 1)

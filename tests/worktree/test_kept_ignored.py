@@ -59,7 +59,7 @@ def test_other_names_are_not(path: str) -> None:
 
 
 @pytest.mark.parametrize(("directory", "name"), list(product(REBUILT, KEPT[:4])))
-def test_nothing_is_kept_where_a_tool_makes_it_anew(directory: str, name: str) -> None:
+def test_nothing_is_kept_where_a_tool_makes_it_again(directory: str, name: str) -> None:
     """Dependencies, results and caches hold nothing of a person, at any depth."""
     assert not is_kept(f"{directory}/{name}".encode()) and not is_kept(f"a/{directory}/b/{name}".encode())
 

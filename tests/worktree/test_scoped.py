@@ -185,7 +185,7 @@ def test_a_new_file_lists_its_directory_alone(wide: Bench) -> None:
     assert wide.tree() == on_disk(wide.work)
 
 
-def test_all_is_looked_at_where_a_scope_proves_too_little(wide: Bench) -> None:
+def test_all_is_compared_where_a_scope_proves_too_little(wide: Bench) -> None:
     """P1: without a cache of the earlier tree, after a collection, or where a path changes the rules."""
     last = wide.last
     write(wide.work / "other", b"x")

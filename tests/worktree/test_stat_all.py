@@ -104,7 +104,7 @@ def test_a_process_of_two_threads_is_not_forked(bench: Bench, forks: list[int]) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [0, 1, STAT_SIZE, STAT_SIZE * 7 + 5])
-def test_what_a_dead_child_did_not_say_is_looked_at(
+def test_what_a_dead_child_did_not_report_is_compared(
     bench: Bench, forks: list[int], monkeypatch: pytest.MonkeyPatch, words: int
 ) -> None:
     """P1: a child that is killed at any moment costs time and hides no change."""
@@ -131,7 +131,7 @@ def test_what_a_dead_child_did_not_say_is_looked_at(
     assert bench.tree() == on_disk(bench.work)
 
 
-def test_without_more_processes_all_is_looked_at_here(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_more_processes_all_is_compared_here(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """P1: a system that refuses a process takes nothing from the result."""
     bench.capture()
     (bench.work / "d9" / "f199").write_bytes(b"changed")

@@ -205,7 +205,7 @@ def test_a_cache_with_paths_out_of_place_is_not_followed(bench: Bench) -> None:
     assert bench.tree() == on_disk(bench.work)
 
 
-def test_a_moved_or_replaced_directory_is_captured_anew(bench: Bench) -> None:
+def test_a_moved_or_replaced_directory_is_captured_from_scratch(bench: Bench) -> None:
     """I26: the cache is of a path; what is there instead is compared, name by name."""
     fill(bench.work)
     bench.capture()

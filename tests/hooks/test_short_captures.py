@@ -41,7 +41,9 @@ def command(session: Session, id: str, **written: bytes) -> None:
     session.say("PostToolUse", "Bash", id)
 
 
-def test_what_a_short_look_finds_is_recorded(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_capture_without_time_finds_is_recorded(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P4, P7: each capture compares other rows. Its changes are events and its tree has them; its snapshot
     says that it is partial, and no moment near it is exact."""
     session.turn = "t2"
@@ -64,7 +66,7 @@ def test_what_a_short_look_finds_is_recorded(session: Session, monkeypatch: pyte
     assert [event["path"] for event in changes(session)] == ["a"], "once"
 
 
-def test_a_change_found_after_a_short_look_may_be_older(
+def test_a_change_found_after_a_capture_without_time_may_be_older(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P7: the capture before did not reach the path: whose change it is, is probable, and never surely a
@@ -106,7 +108,7 @@ def test_nobody_is_named_for_a_change_between_turns_that_may_be_older(
     assert (changes(session)[-1]["path"], changes(session)[-1]["source"]) == ("e/f", "system")
 
 
-def test_an_edit_is_seen_however_short_the_look(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_is_seen_however_short_the_capture(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """P1: beside a command an edit captures all; what it names comes first."""
     session.turn = "t2"
     session.say("UserPromptSubmit", prompt="Go on")
@@ -121,7 +123,7 @@ def test_an_edit_is_seen_however_short_the_look(session: Session, monkeypatch: p
     assert "certainty" not in payload(edited)
 
 
-def test_edits_after_a_short_look_look_at_what_they_name(
+def test_edits_after_a_capture_without_time_compare_what_they_name(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P4, P7: they need the tree of the last capture, and not a whole one; it stays one that was short."""
@@ -138,7 +140,9 @@ def test_edits_after_a_short_look_look_at_what_they_name(
     assert payload(changes(session)[-1])["certainty"] == "probable", "the edit's capture was of one file"
 
 
-def test_a_first_tree_may_come_from_a_short_look(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_tree_may_come_from_a_capture_without_time(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P4: where the process beside the hooks made the first capture, no later one may ever be whole."""
     for name in session.work.joinpath(".locus", "live").iterdir():
         name.unlink()  # as if a hook had never recorded a tree; the stat cache stays
@@ -152,7 +156,7 @@ def test_a_first_tree_may_come_from_a_short_look(session: Session, monkeypatch: 
     assert changes(session)[-1]["path"] == "d/a"
 
 
-def test_a_call_before_a_short_look_may_have_made_what_is_found_next(
+def test_a_call_before_a_capture_without_time_may_have_made_what_is_found_next(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P7: its own capture did not reach the path; the next call's does, and both are named."""
