@@ -73,7 +73,7 @@ def encode(commands: str) -> bytes:
     groups: "list[Group]" = []
     bodies = []
     offset = HEAD_SIZE
-    for roots in (*_ROOTS, *_roots_of_agents()):
+    for roots in _all_roots(commands, known):
         modules, sources = _group(roots, commands, known, extensions)
         if not groups:
             path = str(launch_loader.__file__)
@@ -91,11 +91,18 @@ def encode(commands: str) -> bytes:
     return b"".join((head.ljust(HEAD_SIZE, b"\0"), *bodies))
 
 
-def _roots_of_agents() -> Iterator[tuple[str]]:
-    """What single agents need: each in groups of its own, for hooks of the others never read them."""
-    for spec in agents.specs():
-        if spec.hooks is not None:
-            yield from ((name,) for name in (spec.hooks.adapter, spec.hooks.model_calls) if name is not None)
+def _all_roots(commands: str, known: set[str]) -> Iterator[tuple[str, ...]]:
+    """The roots of each group. Args: known: the modules of the groups before."""
+    yield from _ROOTS
+    hooks = [spec.hooks for spec in agents.specs() if spec.hooks is not None]
+    # In groups of their own, for hooks of other agents never read them.
+    of_agents = [name for each in hooks for name in (each.adapter, each.model_calls) if name is not None]
+    for root in of_agents:
+        # A group runs as a whole: what more than one agent may need runs without the package of any.
+        package = root.rpartition(".")[0]
+        needed = _group((root,), commands, set(known), {})[0]
+        yield from ((name,) for name, *_ in needed if not name.startswith(package) and name not in known)
+    yield from ((root,) for root in of_agents)
 
 
 def is_current(data: bytes) -> bool:

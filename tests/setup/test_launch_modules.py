@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,6 +93,54 @@ def test_a_changed_source_never_runs_old(installed: Installed) -> None:
         assert not launch_modules.is_current(installed.modules.read_bytes())
         installed.make()
         assert installed.call() == []
+
+
+FIRST = """
+import importlib, marshal, os, posix, sys
+sys.path += {paths!r}
+package = type(sys)("locus_cli")
+package.__path__ = [{commands!r}]
+sys.modules["locus_cli"] = package
+fd = posix.open({modules!r}, posix.O_RDONLY)
+head = posix.read(fd, {head_size})
+loader, groups, extensions = marshal.loads(head[len(sys.version) + 1 :])
+names = {{"__name__": "eventlog.setup.launch_loader"}}
+exec(loader, names)
+names["load"](fd, groups, extensions)
+modules = [name for group in groups[1:] for name in group[0]]
+print(len(modules))
+sys.stdout.flush()
+for name in modules:
+    if os.fork():
+        _, status = os.wait()
+        if status:
+            print(name)
+    else:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            print(repr(error), end=" in ")
+            sys.stdout.flush()
+            os._exit(1)
+        os._exit(0)
+"""
+
+
+def test_any_module_may_be_the_first_that_a_hook_needs(installed: Installed) -> None:
+    """P4: what several agents need runs without the package of any of them."""
+    stub = installed.stub.read_text()
+    (paths,) = (ast.literal_eval(found) for found in re.findall(r"sys\.path \+= (.*)", stub))
+    code = FIRST.format(
+        paths=paths,
+        commands=str(installed.root / "cli"),
+        modules=str(installed.modules),
+        head_size=launch_modules.HEAD_SIZE,
+    )
+    done = subprocess.run([sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True)
+    counts, *failed = done.stdout.splitlines()
+
+    assert int(counts) > 50
+    assert failed == []
 
 
 def test_a_bad_file_of_modules_is_passed_over(installed: Installed) -> None:
