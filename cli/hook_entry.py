@@ -57,8 +57,9 @@ def main() -> None:
         from eventlog import agents
         from eventlog.base.fs import Detaching
         from eventlog.hooks import locate, record
+        from eventlog.hooks.context import patience
 
-        _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S * record.patience(os.environ), _DEADLINE_NEXT_S)
+        _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S * patience(os.environ), _DEADLINE_NEXT_S)
 
         call = agents.interpret(_agent(sys.argv), payload_of(data, size))
         root = locate.find_store(call, os.environ)
@@ -155,7 +156,8 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
     from eventlog.base import config, identity
     from eventlog.base.fs import REAL
     from eventlog.base.layout import Layout
-    from eventlog.hooks import locate, record
+    from eventlog.hooks import locate
+    from eventlog.hooks.context import patience
 
     layout = Layout(store)
     settings = config.read(REAL, layout)
@@ -172,7 +174,7 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
     if facts is None and briefing_hook.reads_answer(call.agent) and briefing_hook.lacks_facts(layout, who):
         from . import maintainer
 
-        until_s = started_s + _FACTS_WITHIN_S * record.patience(os.environ)
+        until_s = started_s + _FACTS_WITHIN_S * patience(os.environ)
         _await(maintainer.start_facts(store), until_s)
     top = None if location is None else location.root
     _write(briefing_hook.at_start(call.agent, call.session, layout, who, settings, top, facts))

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventlog.hooks.state import short
+from eventlog.base.names import short
 from eventlog.memory.files import read_json, replace_file
 from eventlog.query import prices
 from eventlog.reports import figures

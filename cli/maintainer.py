@@ -142,7 +142,7 @@ def main(root: str, program: str = "") -> None:
     step_back()
     from eventlog.base.fs import REAL
     from eventlog.erasure import erasure
-    from eventlog.hooks import closing, deferred_lists, stored_contents, sweep
+    from eventlog.hooks import dead_turns, deferred_lists, stored_contents, sweep
     from eventlog.maintenance import upkeep
     from eventlog.memory import briefing_of_log, codes_of_log
     from eventlog.multi_store import remember
@@ -160,7 +160,7 @@ def main(root: str, program: str = "") -> None:
             stored_contents.store_all(store.fs, store.layout, store.identity)
         store.fs.close(working)
         upkeep.maintain(store)
-        closing.close_dead_turns(store.fs, store.layout, closing.MAINTENANCE, lambda _: None)
+        dead_turns.close_dead_turns(store.fs, store.layout, dead_turns.MAINTENANCE, lambda _: None)
         collection.maintain(store)
         sweep.sweep(store.fs, store.layout)
         statcache_upkeep.fold_all(store.fs, store.layout, store.identity.store_id)

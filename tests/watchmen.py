@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from eventlog.base.names import short
 from eventlog.hooks import watched
-from eventlog.hooks.state import short
 from eventlog.hooks.watched import Watch
 from eventlog.worktree import watchman
 

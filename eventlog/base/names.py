@@ -128,3 +128,9 @@ def _base36(data: bytes) -> str:
         number, digit = divmod(number, 36)
         digits.append(_SESSION_ALPHABET[digit])
     return "".join(digits)
+
+
+def short(text: "str | bytes") -> str:
+    """16 hex digits that stand for a text, in the notes of hooks and in names of files."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return blake3(data).hexdigest()[:16]

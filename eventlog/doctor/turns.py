@@ -19,7 +19,7 @@ from eventlog.blobs.tree import FILES, SKIPPED
 from eventlog.checkout.materialize import walk
 from eventlog.doctor.completeness import completeness
 from eventlog.doctor.store import HOOKED, NOTE, OK, DoctorFinding, age, counted, recent
-from eventlog.hooks import closing
+from eventlog.hooks import dead_turns
 from eventlog.replay.deferred import DeferredContents
 from eventlog.store import Store
 
@@ -38,7 +38,7 @@ _LAST_TREE = (
 
 def _dead_turns(store: Store) -> Iterator[DoctorFinding]:
     problems: list[BaseException] = []
-    closed = closing.close_dead_turns(store.fs, store.layout, closing.DOCTOR, problems.append)
+    closed = dead_turns.close_dead_turns(store.fs, store.layout, dead_turns.DOCTOR, problems.append)
     if closed:
         what = f"{counted(closed, 'turn')} without an end, whose agent was killed, closed now as interrupted"
         yield DoctorFinding(NOTE, "turns", what, "`locus log --type turn` shows them")

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from eventlog.base import config
+from eventlog.base.names import short
 from eventlog.doctor.store import NOTE, OK, DoctorFinding
 from eventlog.hooks import state, watches
 from eventlog.hooks.watched import Watch
@@ -34,7 +35,7 @@ def _watcher(store: Store) -> Iterator[DoctorFinding]:
 def _offered(store: Store) -> Iterator[DoctorFinding]:
     """Large directories that Watchman watches, where no setting lets hooks ask it."""
     for directory in map(os.fsdecode, statcache_upkeep.captured_directories(store.fs, store.layout)):
-        files = state.read_checkpoint(store.layout, state.short(os.fsencode(directory))).files
+        files = state.read_checkpoint(store.layout, short(os.fsencode(directory))).files
         if files is None or files <= OFFERED_FILES_MIN:
             continue
         try:

@@ -14,23 +14,24 @@ from eventlog.agents.kit.tools import ANY, EDITS
 from eventlog.base.config import WATCHMAN
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.locks import WORKTREE, acquire
+from eventlog.base.names import short
 from eventlog.base.types import Event
 from eventlog.hooks import state
-from eventlog.hooks.state import CaptureCheckpoint, SessionNotes
+from eventlog.hooks.context import EventWriter, HookContext
+from eventlog.hooks.state import CaptureCheckpoint, CaptureResult, Closing, SessionNotes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from eventlog.blobs.deferred import DeferredFile
     from eventlog.blobs.store import BlobStore
     from eventlog.blobs.writer import BlobWriter
-    from eventlog.hooks.closing import Closing, Ends
+    from eventlog.hooks.closing import Ends
     from eventlog.hooks.deferred_lists import Start, Started
-    from eventlog.hooks.record import EventWriter, HookContext
     from eventlog.hooks.state import Running
     from eventlog.hooks.watched import WatchedLook
     from eventlog.worktree.capture import Capture, CaptureScope
 
-LOCK_WAIT_S_MIN = 0.02
+_LOCK_WAIT_S_MIN = 0.02
 # Seconds from the end of the input until a capture reads no more files.
 BUDGET_S = {
     SESSION: 2.0, TURN_START: 2.0, TOOL_START: 0.05, TOOL: 0.4, TURN_END: 2.0, SESSION_END: 0.3,
@@ -77,24 +78,11 @@ class ContentStarter:
             self.started.close()
 
 
-class CaptureResult(FrozenRecord):
-    """What a capture came to."""
-
-    capture: "Capture"
-    previous: "bytes | None"  # the tree that its changes start from
-    switched: "bool | None"  # whether ignored files are kept from now on; None where that did not change
-    closing: "Closing | None"  # the turns that it closes
-    under_way: "list[Running]"  # the tools that may have made a change
-    is_watched: bool  # it compared the paths that a watcher reported, not all
-
-
-def closing_of(context: "HookContext", checkpoint: CaptureCheckpoint, by: str) -> "Closing | None":
+def closing_of(context: HookContext, checkpoint: CaptureCheckpoint, by: str) -> Closing | None:
     """The turns that a whole capture closes: their process is gone, or their session left them."""
     abandoned = state.abandoned_turns(checkpoint, context.call, context.fs.time_ns() / 1e9)
     if not abandoned:
         return None
-    from eventlog.hooks.closing import Closing
-
     return Closing(abandoned, by)
 
 
@@ -103,8 +91,8 @@ class DirectoryCapture:
 
     def __init__(
         self,
-        context: "HookContext",
-        writer: "EventWriter",
+        context: HookContext,
+        writer: EventWriter,
         notes: SessionNotes,
         starter: ContentStarter,
         *,
@@ -130,13 +118,13 @@ class DirectoryCapture:
         """
         layout, key, deadline = self._context.layout, self._directory.key, self._deadline
         # A process that waited for the lock still needs time to capture.
-        timeout_s = max(LOCK_WAIT_S_MIN, deadline - self._budget_s / 4 - time.monotonic())
+        timeout_s = max(_LOCK_WAIT_S_MIN, deadline - self._budget_s / 4 - time.monotonic())
         captured: "Captured | None" = None
         try:
             with (
                 acquire(self._context.fs, layout, WORKTREE + key, timeout_s=timeout_s),
                 self._writer.open_blobs() as blobs,
-                blobs.writer(lock_timeout_s=max(LOCK_WAIT_S_MIN, deadline - time.monotonic())) as pack,
+                blobs.writer(lock_timeout_s=max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())) as pack,
             ):
                 checkpoint = state.read_checkpoint(layout, key)
                 closing = closing_of(self._context, checkpoint, self._by)
@@ -176,7 +164,7 @@ class DirectoryCapture:
     # -- the capture ---------------------------------------------------------------------------
 
     def _capture(
-        self, pack: "BlobWriter", checkpoint: CaptureCheckpoint, closing: "Closing | None"
+        self, pack: "BlobWriter", checkpoint: CaptureCheckpoint, closing: Closing | None
     ) -> CaptureResult:
         from eventlog.worktree.capture import Haste, capture, selection_of
         from eventlog.worktree.contents import Deferral
@@ -211,7 +199,7 @@ class DirectoryCapture:
             is_watched=scope is not None and scope.watched and captured.scoped is not None,
         )
 
-    def _where(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> "CaptureScope | None":
+    def _where(self, checkpoint: CaptureCheckpoint, closing: Closing | None) -> "CaptureScope | None":
         """The paths that this capture compares; None for all."""
         from eventlog.worktree.capture import CaptureScope
 
@@ -236,7 +224,7 @@ class DirectoryCapture:
         paths = self._watched_look.changed(may_watch=may_leave and not any(tool.dead for tool in others))
         return None if paths is None else CaptureScope(paths, watched=True)
 
-    def _may_leave(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
+    def _may_leave(self, checkpoint: CaptureCheckpoint, closing: Closing | None) -> bool:
         """Whether this capture may leave paths to the next full one: it follows a tool of the turn under
         way, and closes none."""
         call = self._call
@@ -266,7 +254,7 @@ class DirectoryCapture:
             return None
         return frozenset(self._context.named()) or None
 
-    def _keeps_ignored(self, checkpoint: CaptureCheckpoint, closing: "Closing | None") -> bool:
+    def _keeps_ignored(self, checkpoint: CaptureCheckpoint, closing: Closing | None) -> bool:
         """Whether this capture keeps ignored files: as the setting says, once no turn spans the change."""
         wanted = self._context.keeps_ignored
         if checkpoint.tree is None:
@@ -281,9 +269,14 @@ class DirectoryCapture:
     def _store_later(self, capture: "Capture", checkpoint: CaptureCheckpoint) -> None:
         """Make sure that some process stores the contents that the tree lacks, and finishes a first capture
         for which a hook has too little time."""
+        layout, root = self._context.layout, self._directory.root
+        is_deferred = bool(capture.deferred) or os.path.exists(
+            layout.live(self._directory.key + state.DEFERRED)
+        )
+        if not (is_deferred or capture.is_unread or capture.awaits_contents):
+            return
         from eventlog.hooks import deferred_lists
 
-        layout, root = self._context.layout, self._directory.root
         try:
             is_open = deferred_lists.note_open(layout, self._directory.key, root, capture.deferred)
             is_left = capture.is_unread and (checkpoint.tree is None or capture.rules_left)
@@ -413,7 +406,7 @@ class DirectoryCapture:
         facts = git_facts(os.fsencode(directory.root), until) if in_git else {}
         if call.turn is None or capture.partial:
             return facts
-        turn = state.short(call.turn)
+        turn = short(call.turn)
         if call.moment == TURN_START:
             self._notes.lines.append(["tree", turn, capture.root.hex()])
         elif turn in self._notes.calls.trees:
@@ -510,7 +503,7 @@ class DirectoryCapture:
             state.trim_running(layout, key)
 
 
-def has_ignored_values(context: "HookContext") -> bool:
+def has_ignored_values(context: HookContext) -> bool:
     """Whether files with settings are kept that git ignores."""
     directory = context.directory
     return directory is not None and os.path.exists(context.layout.live(f"{directory.key}.kept"))

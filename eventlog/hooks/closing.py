@@ -11,22 +11,21 @@ import os
 
 from eventlog.agents.kit.call import TURN_START, Call
 from eventlog.base import activity
-from eventlog.base.layout import LIVE_DIR, Layout
-from eventlog.base.names import event_id_of
+from eventlog.base.layout import Layout
+from eventlog.base.names import event_id_of, short
 from eventlog.base.types import Event
 from eventlog.hooks import state
-from eventlog.hooks.state import GONE, SUPERSEDED, CaptureCheckpoint, Running, short
+from eventlog.hooks.state import GONE, SUPERSEDED, CaptureCheckpoint, Running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eventlog.base.fs import FileSystem
-    from eventlog.hooks.captured import CaptureResult
-    from eventlog.hooks.record import HookContext
+    from eventlog.hooks.context import HookContext
+    from eventlog.hooks.state import CaptureResult
     from eventlog.worktree.capture import Capture
 
-HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
+HOOK = "hook"
 
 _WHY = "it changed after the turn's last capture"
 _NOT_WHOLE = "the capture after the turn was not finished in time"
@@ -34,22 +33,6 @@ _PASSED = "another session changed files after the turn's last capture"
 _UNNAMED = "calls of a later prompt, which was not heard, were counted in the turn"
 _UNREADABLE = "the tree of the turn's last capture cannot be read"
 _PATHS_MAX = 1000  # that a snapshot names; of more it gives the number
-# A capture may take this many times longer than a hook's: no agent waits for it.
-_PATIENCE = "10"
-
-
-class Closing:
-    """The turns to close at one capture, as `state.abandoned_turns` gives them, and what closes them."""
-
-    __slots__ = ("by", "turns")
-
-    def __init__(self, turns: "dict[str, tuple[activity.OpenTurn, str]]", by: str) -> None:
-        self.turns = turns
-        self.by = by
-
-    def dead(self) -> "frozenset[str]":
-        """The sessions whose process is gone."""
-        return frozenset(session for session, (_, reason) in self.turns.items() if reason == GONE)
 
 
 class Ends:
@@ -223,47 +206,3 @@ def _not_before(turn: activity.OpenTurn, ended_us: "int | None", now_us: object)
     which is noted to the second."""
     assert isinstance(now_us, int)
     return None if ended_us is None else max(ended_us, min((turn.began_s + 1) * 10**6, now_us))
-
-
-# -- without a hook ----------------------------------------------------------------------------
-
-
-def close_dead_turns(
-    fs: "FileSystem", layout: Layout, by: str, note: "Callable[[BaseException], None]"
-) -> int:
-    """Close the turns of a store whose process is gone, with a capture of each directory; how many.
-
-    Any number of processes may do so beside hooks. What cannot be closed stays for the next one.
-
-    Args: by: DOCTOR or MAINTENANCE; note: receives the errors.
-    """
-    from eventlog.hooks import record
-    from eventlog.worktree import statcache_upkeep
-
-    closed = 0
-    now_s = fs.time_ns() / 1e9
-    nobody = Call("locus", {})
-    directories: "dict[str, str] | None" = None
-    try:
-        names = sorted(os.listdir(layout.directory(LIVE_DIR)))
-    except FileNotFoundError:
-        return 0  # a store of an earlier version has none
-    for name in names:
-        worktree = name.removesuffix(".told")
-        if worktree == name or not state.abandoned_turns(
-            state.read_checkpoint(layout, worktree), nobody, now_s
-        ):
-            continue
-        if directories is None:
-            directories = {
-                short(path): os.fsdecode(path) for path in statcache_upkeep.captured_directories(fs, layout)
-            }
-        if worktree not in directories:
-            continue  # its path is unknown
-        try:
-            closed += record.close(
-                fs, layout.root, directories[worktree], by, {"LOCUS_HOOK_PATIENCE": _PATIENCE}, note
-            )
-        except Exception as error:
-            note(error)
-    return closed

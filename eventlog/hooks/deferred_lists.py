@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     # Starts the process; what it returns is to be closed (`Started`).
     Start = Callable[["Job"], "Started | None"]
 
-SUFFIX = ".deferred"
-
 # The process that stores contents holds the first lock; the next one, waiting with its copies, the second.
 WORKING, WAITING = "contents", "contents-next"
 
@@ -80,7 +78,7 @@ class Started:
 def open_lists(layout: Layout, worktree: str) -> "dict[bytes, OpenList]":
     """The open lists of a working directory, the oldest first."""
     lists: "dict[bytes, OpenList]" = {}
-    for words in state._lines(layout, worktree + SUFFIX):
+    for words in state._lines(layout, worktree + state.DEFERRED):
         try:
             list_id = bytes.fromhex(words[1])
             if words[0] == "open" and len(words) == 4:
@@ -97,7 +95,7 @@ def open_lists(layout: Layout, worktree: str) -> "dict[bytes, OpenList]":
 
 def note_open(layout: Layout, worktree: str, root: str, lists: "list[DeferredEntries]") -> bool:
     """Open the lists that a tree names and that are not open; whether any is open now. Raises: OSError."""
-    if not lists and not os.path.exists(layout.live(worktree + SUFFIX)):
+    if not lists and not os.path.exists(layout.live(worktree + state.DEFERRED)):
         return False
     open_now = open_lists(layout, worktree)
     root_hex = os.fsencode(root).hex()
@@ -107,19 +105,19 @@ def note_open(layout: Layout, worktree: str, root: str, lists: "list[DeferredEnt
         if entries.list_id not in open_now
     ]
     if lines:
-        state._append(layout, worktree + SUFFIX, lines)
+        state._append(layout, worktree + state.DEFERRED, lines)
     return bool(lines or open_now)
 
 
 def note_part(layout: Layout, worktree: str, list_id: bytes, tree: bytes) -> None:
-    state._append(layout, worktree + SUFFIX, [["part", list_id.hex(), tree.hex()]])
+    state._append(layout, worktree + state.DEFERRED, [["part", list_id.hex(), tree.hex()]])
 
 
 def note_done(layout: Layout, worktree: str, list_id: bytes) -> None:
     """Under the lock of the directory; the file goes with its last open list."""
-    state._append(layout, worktree + SUFFIX, [["done", list_id.hex()]])
+    state._append(layout, worktree + state.DEFERRED, [["done", list_id.hex()]])
     if not open_lists(layout, worktree):
-        os.unlink(layout.live(worktree + SUFFIX))
+        os.unlink(layout.live(worktree + state.DEFERRED))
 
 
 def worktrees_with_open_lists(fs: FileSystem, layout: Layout) -> "list[str]":
@@ -128,7 +126,7 @@ def worktrees_with_open_lists(fs: FileSystem, layout: Layout) -> "list[str]":
         names = fs.listdir(layout.directory(LIVE_DIR))
     except OSError:
         return []  # a store of an earlier version, or an error for the next reader to report
-    return [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+    return [name.removesuffix(state.DEFERRED) for name in names if name.endswith(state.DEFERRED)]
 
 
 def is_being_done(fs: FileSystem, layout: Layout) -> bool:

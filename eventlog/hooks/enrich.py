@@ -11,18 +11,19 @@ from eventlog.base.names import (
     session_context,
     session_id_of,
     sessions_context,
+    short,
     slugify,
 )
 from eventlog.base.types import Event
 from eventlog.hooks import state
 from eventlog.hooks.locate import HookDirectory
-from eventlog.hooks.state import SessionNotes, short
+from eventlog.hooks.state import SessionNotes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from eventlog.hooks.record import HookContext
+    from eventlog.hooks.context import HookContext
 
 _TRANSCRIPT_BYTES = {SESSION_END: 1 << 20}
 _TRANSCRIPT_BYTES_USUAL = 4 << 20

@@ -12,12 +12,12 @@ path.
 from eventlog.agents.kit.call import SESSION_END, TOOL, TOOL_START, TURN_END, Call, EditedFile, object_of
 from eventlog.agents.kit.tools import ANY, EDITS
 from eventlog.base.errors import EventLogError
-from eventlog.base.names import event_id_of
+from eventlog.base.names import event_id_of, short
 from eventlog.base.paths import path_text
 from eventlog.base.types import RELATED_OF_TYPE, Event
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.blobs.tree import DIRECTORY, FILE, FILES, MODE_OF_KIND, SKIPPED, SUBMODULE, SYMLINK
-from eventlog.hooks.state import CaptureCheckpoint, Running, short
+from eventlog.hooks.state import CaptureCheckpoint, Running
 from eventlog.worktree.kept_ignored import is_withheld
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ from eventlog import agents
 from eventlog.agents.kit.call import TEXT_SIZE_MAX, Call
 from eventlog.agents.kit.spec import PROJECT_VARIABLE
 from eventlog.base import identity
+from eventlog.base.names import short
 from eventlog.base.paths import path_text, paths_in_arguments
-from eventlog.hooks.state import short
 from eventlog.worktree import git as worktree_git
 
 TYPE_CHECKING = False

@@ -10,7 +10,8 @@ from eventlog.agents.kit.call import TURN_START, Call
 from eventlog.base import jsontext
 from eventlog.base.fs import FileSystem, read_file, replace
 from eventlog.base.layout import Layout
-from eventlog.hooks.state import NOTICE, notices_of, short
+from eventlog.base.names import short
+from eventlog.hooks.state import NOTICE, notices_of
 
 _SIZE_MAX = 8_000  # agents cut longer ones
 

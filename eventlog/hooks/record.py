@@ -7,12 +7,11 @@ the contents or the notes between calls fail, the event itself is still appended
 A process that does not get the lock in time leaves the changes to the next capture. No segment, index or
 journal is read, so the cost does not depend on the size of the log.
 
-`record` is the description: `HookContext` is what is known of a call before anything is written,
-`captured.py` the capture with its frame, `EventWriter` what makes events whole and appends them.
+`record` is the description: `context.py` has what is known of a call before anything is written and what
+appends its events, `captured.py` the capture with its frame.
 """
 
 import errno
-import time
 
 from eventlog.agents.kit.call import (
     SESSION,
@@ -22,19 +21,17 @@ from eventlog.agents.kit.call import (
     TURN_END,
     TURN_START,
     Call,
-    object_of,
+    text_of,
 )  # fmt: skip
-from eventlog.agents.kit.spec import FrozenRecord
 from eventlog.agents.kit.tools import ANY
-from eventlog.base import config, identity
-from eventlog.base.errors import EventLogError, LockTimeout
+from eventlog.base.errors import LockTimeout
 from eventlog.base.fs import FileSystem
-from eventlog.base.layout import Layout, StoreFiles
+from eventlog.base.layout import Layout
+from eventlog.base.names import short
 from eventlog.base.types import Event
 from eventlog.hooks import state, texts
 from eventlog.hooks.captured import (
     BUDGET_S,
-    LOCK_WAIT_S_MIN,
     Captured,
     ContentStarter,
     DirectoryCapture,
@@ -43,23 +40,15 @@ from eventlog.hooks.captured import (
     has_ignored_values,
     is_of_capture,
 )
-from eventlog.hooks.locate import find_captured, find_directory
-from eventlog.hooks.state import Calls, SessionNotes, short
-from eventlog.log.journal import Journal
-from eventlog.log.line import encode_line
-from eventlog.secrets import admission, redaction
+from eventlog.hooks.context import EventWriter, HookContext, context_of, patience
+from eventlog.hooks.state import Calls, SessionNotes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from eventlog.agents.kit.call import EditedFile
-    from eventlog.blobs.store import BlobStore
-    from eventlog.blobs.writer import BlobWriter
+    from eventlog.hooks.context import Note
     from eventlog.hooks.deferred_lists import Start
-    from eventlog.hooks.locate import HookDirectory
-
-    Note = Callable[[BaseException], None]
 
 # Seconds until an agent stops waiting for the disk: around tools, and elsewhere where it is later.
 _WAIT_S = 0.35
@@ -69,90 +58,6 @@ EARLY_CAPTURE_FILES_MAX = 1_000
 _WITHIN = (TOOL_START, TOOL, TURN_END)
 # Moments that read the notes of the session; a tool call does without.
 _READS_NOTES = (TURN_START, TURN_END, SESSION_END)
-# Seconds until contents are no longer scanned for erased texts: before the signal that ends a hook.
-_SCAN_S = 3.0
-_APPEND_TIMEOUT_S = 2.0
-_SUSPECT_SIZE = 4 << 20  # of a hook's input
-# Operations of session events that name the person who works in it.
-_OPENED = ("start", "resume")
-# Where a turn may be noted as under way.
-_KEEPS_OPEN = (TURN_START, TOOL_START, TOOL)
-
-
-class HookContext(FrozenRecord):
-    """What is known of a call: `began_s` is when its recording began, `process` the agent that made it."""
-
-    fs: "FileSystem"
-    layout: "Layout"
-    who: identity.Identity
-    call: Call
-    environ: "Mapping[str, str]"
-    note: "Note"  # receives errors other than those of the append
-    began_s: float
-    process: str
-    settings: config.Config
-    keeps_ignored: bool
-    redactor: redaction.Redactor
-    directory: "HookDirectory | None"
-
-    @property
-    def patience(self) -> int:
-        return patience(self.environ)
-
-    def named(self) -> "dict[bytes, EditedFile]":
-        """The files that the call names, by their path in the directory; others are left alone."""
-        assert self.directory is not None
-        cwd = str(self.call.columns.get("cwd") or self.directory.root)
-        edited = {}
-        for edited_file in self.call.tool.named:
-            path = self.directory.inside(edited_file.path, cwd)
-            if path is not None:
-                edited[path] = edited_file
-        return edited
-
-
-def patience(environ: "Mapping[str, str]") -> int:
-    """How many times longer a hook may take than usual: for very slow disks, and for tests."""
-    setting = environ.get("LOCUS_HOOK_PATIENCE", "")
-    return min(max(int(setting), 1), 100) if setting.isdecimal() else 1
-
-
-def context_of(
-    fs: "FileSystem",
-    layout: "Layout",
-    call: Call,
-    environ: "Mapping[str, str]",
-    note: "Note",
-    directory: "HookDirectory | None" = None,
-) -> HookContext:
-    """The context of a call. Args: directory: the one to capture, where that is not the call's own."""
-    who = identity.read(fs, layout)
-    # Before anything is written: what goes on after a sync has other ancestors (`fs.Detaching`).
-    within = call.session is not None and call.moment in _KEEPS_OPEN
-    process = state.process_of(call.agent, environ) if within else ""
-    settings = config.read(fs, layout)
-    redactor = redaction.of_store(fs, layout, settings)
-    if redactor.problem is not None:
-        note(EventLogError(redactor.problem))
-    if directory is None:
-        try:
-            directory = find_directory(layout.root, call, environ)
-        except (OSError, ValueError) as error:
-            note(error)
-    return HookContext(
-        fs=fs,
-        layout=layout,
-        who=who,
-        call=call,
-        environ=environ,
-        note=note,
-        began_s=time.monotonic(),
-        process=process,
-        settings=settings,
-        keeps_ignored=config.keeps_ignored(fs, layout) is True,
-        redactor=redactor,
-        directory=directory,
-    )
 
 
 def record(
@@ -189,24 +94,6 @@ def record(
     finally:
         starter.let_go()
     return context
-
-
-def close(
-    fs: FileSystem, root: str, directory: str, by: str, environ: "Mapping[str, str]", note: "Note"
-) -> int:
-    """Close the turns of a captured directory whose process is gone; how many. `by` names the caller.
-
-    Raises: EventLogError when the store takes no event, or the directory cannot be captured.
-    """
-    call = Call("locus", {"cwd": directory})
-    call.moment = SESSION
-    context = context_of(fs, Layout(root), call, environ, note, find_captured(directory))
-    writer = EventWriter(context, time.monotonic())
-    capture = DirectoryCapture(context, writer, SessionNotes(Calls()), ContentStarter(None), by=by)
-    try:
-        return capture.append([]).closed_count
-    except LogRefused as refusal:
-        raise refusal.reason from refusal.reason.__cause__
 
 
 def until_of(call: Call, environ: "Mapping[str, str]", now_s: float) -> float:
@@ -290,7 +177,40 @@ def _complete(context: HookContext, notes: SessionNotes) -> None:
         except Exception as error:
             context.note(error)
     if call.moment in _WITHIN and "subagent_id" not in call.columns:
-        state.meet_turn(context.layout, context.directory, call, notes.lines)
+        _meet_turn(context, notes.lines)
+
+
+def _meet_turn(context: HookContext, lines: "list[list[str]]") -> None:
+    """Recognise the turn of a call within a turn, or at its end.
+
+    Where a tool begins after the end of its turn, an event records that the turn goes on. Where nothing was
+    reported of the turn yet, its first capture was missed, and it ends the turn before it.
+
+    Args: lines: receives what is to be noted of the session after the append.
+    """
+    layout, directory, call = context.layout, context.directory, context.call
+    session, turn = call.session, call.turn
+    if directory is None or session is None or turn is None:
+        return
+    if call.moment == TOOL_START and state.has_ended(layout, session, turn):
+        tool = text_of(call.events[0], "tool_use_id") or call.tool.started_action_id
+        call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
+        lines.append(["begun", short(turn)])
+        return
+    checkpoint = state.read_checkpoint(layout, directory.key)
+    under_way = checkpoint.open.get(session)
+    if under_way is not None and under_way[1] == turn:
+        return
+    call.unheard = call.unheard or short(turn) not in state.read_calls(layout, session).begun
+    if not call.unheard:
+        return
+    lines.append(["begun", short(turn)])
+    call.add_missed_look(turn)
+    if under_way is not None and call.moment == TOOL_START:  # else the capture of this call closes it
+        from eventlog.hooks import closing
+
+        call.events.append(closing.end_superseded(layout, checkpoint, session))
+        lines.append(["ended", short(under_way[1])])
 
 
 def _name_paths(context: HookContext) -> None:
@@ -426,120 +346,3 @@ def _remember_running(context: HookContext, key: str, *, is_noted: bool, is_whol
             state.keep_open(context.fs, layout, key, under_way, context.process, replaces=replaces)
     elif call.tool.ended:
         state.note_ended(layout, key, call.tool.ended, late=call.moment == TOOL and not is_whole)
-
-
-# -- writing -----------------------------------------------------------------------------------
-
-
-class EventWriter:
-    """Writes the events of a call, once it has its turn.
-
-    Args: started_s: monotonic time at which the hook began; input_size: bytes of its input.
-    """
-
-    def __init__(self, context: HookContext, started_s: float, input_size: int = 0) -> None:
-        self._context = context
-        self._started_s = started_s
-        self._is_large = input_size > texts.TEXT_SIZE_MAX
-        self._is_suspect = input_size > _SUSPECT_SIZE
-        self._blobs: "BlobStore | None" = None
-        columns: Event = {
-            **context.call.columns,
-            "repo": context.who.repo_hash,
-            "occurred_at": context.fs.time_ns() // 1000,
-        }
-        if context.directory is not None:
-            columns["worktree"], columns["branch"] = context.directory.worktree, context.directory.branch
-            columns["commit"] = context.directory.commit
-        self._common = columns
-
-    def admit(self, event: Event) -> Event:
-        """The event as it will be written, except its contents; redacted (P5), its id fixed."""
-        whole = {**self._common, **event}
-        if event["event_type"] == "session" and event.get("operation") in _OPENED:
-            from eventlog.base import person
-
-            context = self._context
-            declared = person.start_fields(context.fs, context.environ, context.who.store_id)
-            whole["payload"] = {**object_of(event, "payload"), **declared}
-        return admission.admit(
-            self._context.fs,
-            {name: value for name, value in whole.items() if value is not None},
-            self._context.redactor,
-        )
-
-    def open_blobs(self) -> "BlobStore":
-        """The contents, scanned for secrets as they are put; `append` records which are withheld (P5)."""
-        from eventlog.blobs.store import BlobStore
-
-        context = self._context
-        context.redactor.search_until = context.began_s + _SCAN_S * context.patience
-        self._blobs = BlobStore(
-            StoreFiles(context.fs, context.layout, context.who.store_id),
-            kinds_in=context.redactor.kinds_in,
-            modes=context.who.keeps_modes,
-        )
-        return self._blobs
-
-    def moved(self, events: "list[Event]", pack: "BlobWriter") -> "list[Event]":
-        """The events with their large texts, and those of files, in the blob store."""
-        put, has = pack.put, pack.holds
-        return [texts.move(event, put, suspect=self._is_suspect, has=has) for event in events]
-
-    def append(self, events: "list[Event]") -> None:
-        """One frame. Raises: EventLogError."""
-        self.write(self.lines(events))
-
-    def lines(self, events: "list[Event]") -> "list[bytes]":
-        """The lines of a frame, with the events of contents that are withheld."""
-        context, used_us = self._context, round((time.monotonic() - self._started_s) * 1e6)
-        withheld = [] if self._blobs is None else self._blobs.withheld_events()
-        lines = []
-        for event in [*events, *(admission.admit(context.fs, event, context.redactor) for event in withheld)]:
-            payload = {**object_of(event, "payload"), "hook_us": used_us}
-            lines.append(encode_line({**event, "payload": payload}))
-        return lines
-
-    def write(self, lines: "list[bytes]") -> None:
-        context = self._context
-        self._note_begun()
-        files = StoreFiles(context.fs, context.layout, context.who.store_id)
-        journal = Journal(files, lock_timeout_s=_APPEND_TIMEOUT_S)
-        try:
-            journal.append(lines)
-        finally:
-            journal.close()  # the notes need descriptors, too, and there may be few
-
-    def append_plain(self, events: "list[Event]") -> None:
-        """Append without a capture; large texts go to a pack of their own if possible."""
-        if self._is_large or any(map(texts.holds_file_text, events)):
-            is_appended = False
-            try:
-                with (
-                    self.open_blobs() as blobs,
-                    blobs.writer(lock_timeout_s=LOCK_WAIT_S_MIN * 10) as pack,
-                ):
-                    stored_events = self.moved(events, pack)
-                    pack.flush()
-                    self.append(stored_events)
-                    is_appended = True
-                return
-            except EventLogError as error:
-                if is_appended:
-                    raise
-                self._context.note(error)
-            events = [texts.move(event, texts.void, suspect=self._is_suspect) for event in events]
-            for event in events:
-                texts.forget_blobs(event)
-        self.append(events)
-
-    def _note_begun(self) -> None:
-        """Note a tool that begins. It runs while its event waits for the disk, and its changes must not pass
-        for those of another."""
-        context, call = self._context, self._context.call
-        if call.moment != TOOL_START or call.tool.started_action_id is None or context.directory is None:
-            return
-        try:
-            state.note_begun(context.layout, context.directory.key, call, context.named(), context.process)
-        except OSError as error:
-            context.note(error)

@@ -13,8 +13,6 @@ Plain system calls: a file that cannot be read is absent, one that cannot be wri
 
 import os
 
-from blake3 import blake3
-
 from eventlog import agents
 from eventlog.agents.kit.call import (
     SESSION,
@@ -26,20 +24,21 @@ from eventlog.agents.kit.call import (
     Call,
     TranscriptOffset,
     int_of,
-    text_of,
 )
+from eventlog.agents.kit.spec import FrozenRecord
 from eventlog.agents.kit.tools import ANY
 from eventlog.base import activity, jsontext
 from eventlog.base.errors import LockTimeout
 from eventlog.base.layout import LIVE_DIR, Layout
 from eventlog.base.locks import WORKTREE, acquire
+from eventlog.base.names import short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from eventlog.base.fs import FileSystem
-    from eventlog.hooks.locate import HookDirectory
+    from eventlog.worktree.capture import Capture
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -51,16 +50,10 @@ GONE, SILENT = "process gone", "nothing heard for an hour"
 SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
 SESSION_ENDED = "session ended"
 _LOCK_WAIT_S = 0.02
-NOTICE = ".notice"
+NOTICE, DEFERRED = ".notice", ".deferred"
 TURN_BOUNDARY = "turn", ""
 _HEX = frozenset("0123456789abcdef")
 _OPEN_MAX = 32  # so that all of it is on one page, which is written whole
-
-
-def short(text: "str | bytes") -> str:
-    """16 hex digits that stand for a text in these files and their names."""
-    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    return blake3(data).hexdigest()[:16]
 
 
 def notices_of(fs: "FileSystem", layout: Layout, session: str) -> "list[str]":
@@ -224,38 +217,29 @@ def stay_open(
         note_open(checkpoint, turn_key, process, now_ns)
 
 
-def meet_turn(
-    layout: Layout, directory: "HookDirectory | None", call: Call, lines: "list[list[str]]"
-) -> None:
-    """Recognise the turn of a call within a turn, or at its end.
+class Closing:
+    """The turns to close at one capture, as `state.abandoned_turns` gives them, and what closes them."""
 
-    Where a tool begins after the end of its turn, an event records that the turn goes on. Where nothing was
-    reported of the turn yet, its first capture was missed, and it ends the turn before it.
+    __slots__ = ("by", "turns")
 
-    Args: lines: receives what is to be noted of the session after the append.
-    """
-    session, turn = call.session, call.turn
-    if directory is None or session is None or turn is None:
-        return
-    if call.moment == TOOL_START and has_ended(layout, session, turn):
-        tool = text_of(call.events[0], "tool_use_id") or call.tool.started_action_id
-        call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
-        lines.append(["begun", short(turn)])
-        return
-    checkpoint = read_checkpoint(layout, directory.key)
-    under_way = checkpoint.open.get(session)
-    if under_way is not None and under_way[1] == turn:
-        return
-    call.unheard = call.unheard or short(turn) not in read_calls(layout, session).begun
-    if not call.unheard:
-        return
-    lines.append(["begun", short(turn)])
-    call.add_missed_look(turn)
-    if under_way is not None and call.moment == TOOL_START:  # else the capture of this call closes it
-        from eventlog.hooks import closing
+    def __init__(self, turns: "dict[str, tuple[activity.OpenTurn, str]]", by: str) -> None:
+        self.turns = turns
+        self.by = by
 
-        call.events.append(closing.end_superseded(layout, checkpoint, session))
-        lines.append(["ended", short(under_way[1])])
+    def dead(self) -> "frozenset[str]":
+        """The sessions whose process is gone."""
+        return frozenset(session for session, (_, reason) in self.turns.items() if reason == GONE)
+
+
+class CaptureResult(FrozenRecord):
+    """What a capture came to."""
+
+    capture: "Capture"
+    previous: "bytes | None"  # the tree that its changes start from
+    switched: "bool | None"  # whether ignored files are kept from now on; None where that did not change
+    closing: Closing | None  # the turns that it closes
+    under_way: "list[Running]"  # the tools that may have made a change
+    is_watched: bool  # it compared the paths that a watcher reported, not all
 
 
 def is_another_turn(checkpoint: CaptureCheckpoint, call: Call) -> bool:

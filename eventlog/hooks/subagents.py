@@ -8,7 +8,8 @@ hook path.
 
 from eventlog.agents.kit.call import Call, object_of, text_of
 from eventlog.base.layout import Layout
-from eventlog.hooks.state import SessionNotes, read_checkpoint, short
+from eventlog.base.names import short
+from eventlog.hooks.state import SessionNotes, read_checkpoint
 
 
 def count_in_its_turn(layout: Layout, call: Call, notes: SessionNotes, worktree: "str | None") -> None:

@@ -9,6 +9,7 @@ of processes may sweep beside hooks.
 from eventlog.base import activity
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import LIVE_DIR, Layout
+from eventlog.base.names import short
 from eventlog.hooks import state
 from eventlog.worktree import statcache_upkeep
 
@@ -50,7 +51,7 @@ def _alive(layout: Layout, names: "list[str]") -> "set[str]":
             for session, parts in state.read_checkpoint(layout, worktree).open.items():
                 turn = activity.parse_open(session, parts)
                 if turn is not None and turn.process is not None and turn.process.lives():
-                    alive.add(state.short(session))
+                    alive.add(short(session))
     return alive
 
 

@@ -14,7 +14,7 @@ from eventlog.worktree.kept_ignored import is_kept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from eventlog.hooks.closing import Closing
+    from eventlog.hooks.state import Closing
     from eventlog.worktree.capture import Capture
 
 

@@ -15,10 +15,10 @@ import os
 
 from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL_START, TURN_START, Call, numbered
 from eventlog.base.layout import Layout
-from eventlog.base.names import event_id_of
+from eventlog.base.names import event_id_of, short
 from eventlog.hooks import state
 from eventlog.hooks.call_numbers import Repeats, UnnamedCalls
-from eventlog.hooks.state import Calls, short
+from eventlog.hooks.state import Calls
 
 _OF_CALL = ("tool_start", "action", "error")
 _OF_TURN: "dict[str, tuple[str, ...]]" = {"turn": ("start",), "snapshot": ("start",), "intent": ()}

@@ -14,9 +14,9 @@ from typing import Any
 from eventlog.base import config, jsontext
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
+from eventlog.base.names import short
 from eventlog.base.store_location import SHARED_FILE_SYSTEMS, mounts
 from eventlog.hooks import watched
-from eventlog.hooks.state import short
 from eventlog.hooks.watched import Watch
 from eventlog.worktree import statcache_upkeep, watchman
 from eventlog.worktree.watchman import NoAnswer

@@ -13,10 +13,9 @@ from typing import Any
 from eventlog import agents
 from eventlog.agents.kit.call import object_of, time_of
 from eventlog.base.layout import Layout
-from eventlog.base.names import event_id_of
+from eventlog.base.names import event_id_of, short
 from eventlog.base.types import Event
 from eventlog.hooks import state
-from eventlog.hooks.state import short
 
 _LINES_MAX = 2_048  # of a session at once: late hooks concern its end
 _OF_CALL = ("tool_start", "action", "error")

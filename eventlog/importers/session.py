@@ -13,13 +13,12 @@ from eventlog.agents.kit.backups import SessionBackups
 from eventlog.agents.kit.call import is_global, object_of, title_of
 from eventlog.agents.kit.draft import BACKUP, Draft, FileItem
 from eventlog.agents.kit.lines import FileSource, Line
-from eventlog.base.names import event_id_of, session_context, session_id_of, sessions_context, slugify
+from eventlog.base.names import event_id_of, session_context, session_id_of, sessions_context, short, slugify
 from eventlog.base.paths import is_outside, paths_in_arguments
 from eventlog.base.types import Event
 from eventlog.blobs.ids import from_text
 from eventlog.hooks.ignored_texts import Outside, leave_out, without
 from eventlog.hooks.ignored_values import KeptValues
-from eventlog.hooks.state import short
 from eventlog.hooks.texts import OF_TOOLS
 from eventlog.importers.filestates import FileStates, path_below
 from eventlog.importers.gitbase import GitBase

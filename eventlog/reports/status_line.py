@@ -13,8 +13,8 @@ from eventlog.agents.kit.spec import PROJECT_VARIABLE
 from eventlog.base import activity, jsontext
 from eventlog.base.errors import EventLogError
 from eventlog.base.layout import TMP_DIR, Layout
+from eventlog.base.names import short
 from eventlog.hooks.locate import find_store
-from eventlog.hooks.state import short
 from eventlog.reports.number_text import dollars
 
 TYPE_CHECKING = False

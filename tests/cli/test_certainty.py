@@ -16,8 +16,8 @@ import pytest
 
 from eventlog import agents
 from eventlog.base.fs import REAL
+from eventlog.base.names import short
 from eventlog.hooks import record
-from eventlog.hooks.state import short
 from eventlog.mcp import read
 from eventlog.store import Store
 from tests.cli.hook_support import HOOK, Agent, events, project

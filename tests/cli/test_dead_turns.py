@@ -14,9 +14,9 @@ from eventlog import agents
 from eventlog.base import activity
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
-from eventlog.hooks import captured, closing, state
+from eventlog.base.names import short
+from eventlog.hooks import captured, dead_turns, state
 from eventlog.hooks import record as live
-from eventlog.hooks.state import short
 from eventlog.store import Store
 from tests import kills
 from tests.cli.dead_support import AGENTS, Client, killed_in_a_command
@@ -209,9 +209,9 @@ def test_maintenance_closes_turns_in_linked_worktrees(work: Path, tmp_path: Path
     killed = killed_in_a_command("gemini-cli", linked)
     with Store.open(work / ".locus") as store:
         problems: list[BaseException] = []
-        args = store.fs, store.layout, closing.MAINTENANCE, problems.append
-        assert closing.close_dead_turns(*args) == 1
-        assert (closing.close_dead_turns(*args), problems) == (0, [])
+        args = store.fs, store.layout, dead_turns.MAINTENANCE, problems.append
+        assert dead_turns.close_dead_turns(*args) == 1
+        assert (dead_turns.close_dead_turns(*args), problems) == (0, [])
     check_closed(work, killed, "maintenance")
     assert {e["worktree"] for e in closing_events(work, killed)} == {"linked"}
 

@@ -18,10 +18,9 @@ import pytest
 
 from eventlog import agents
 from eventlog.base.fs import REAL
-from eventlog.base.names import event_id_of, session_id_of
+from eventlog.base.names import event_id_of, session_id_of, short
 from eventlog.blobs.tree import SKIPPED
 from eventlog.hooks import record as live
-from eventlog.hooks.state import short
 from eventlog.log.journal_reading import end_of_journal
 from eventlog.log.shorten import TAIL_BYTES_MAX
 from eventlog.store import Store

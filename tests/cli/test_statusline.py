@@ -12,7 +12,7 @@ from typing import Any
 import blake3
 import pytest
 
-from eventlog.hooks.state import short
+from eventlog.base.names import short
 from eventlog.store import Store
 from tests.cli.hook_support import Agent
 from tests.cli.support import Locus

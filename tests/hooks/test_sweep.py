@@ -8,6 +8,7 @@ from pathlib import Path
 from eventlog import Store
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
+from eventlog.base.names import short
 from eventlog.hooks import state, sweep
 from eventlog.hooks.state import CaptureCheckpoint
 
@@ -28,16 +29,16 @@ def test_notes_of_sessions_whose_process_is_gone_are_swept_after_a_day(layout: L
     for name in ("mine.calls", "notes.txt", "maintained", "ab" * 8 + ".running"):
         (live / name).write_bytes(b"x")
     for path in live.iterdir():
-        if path != Path(layout.live(f"{state.short('young')}.calls")):
+        if path != Path(layout.live(f"{short('young')}.calls")):
             os.utime(path, (0, 0))
 
     went = sweep.sweep(REAL, layout)
 
-    assert set(went) == {layout.live(f"{state.short(name)}.calls") for name in ("died", "unknown", "ended")}
+    assert set(went) == {layout.live(f"{short(name)}.calls") for name in ("died", "unknown", "ended")}
     left = {path.name for path in live.iterdir()}
     assert left == {
         f"{'0' * 16}.told", "mine.calls", "notes.txt", "maintained", f"{'ab' * 8}.running",
-        f"{state.short('lives')}.calls", f"{state.short('young')}.calls",
+        f"{short('lives')}.calls", f"{short('young')}.calls",
     }  # fmt: skip
     assert state.read_calls(layout, "lives").named and not state.read_calls(layout, "ended").named
     assert sweep.sweep(REAL, layout) == []

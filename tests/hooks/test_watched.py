@@ -12,6 +12,7 @@ import pytest
 
 from eventlog.base import config
 from eventlog.base.layout import Layout
+from eventlog.base.names import short
 from eventlog.hooks import captured, state, watched
 from eventlog.hooks import record as live
 from eventlog.replay.certainty import certainty_of
@@ -32,7 +33,7 @@ class WatchedSession(Session):
         self.server = server
         super().__init__(work)
         self.layout = Layout(str(work / ".locus"))
-        self.key = state.short(os.fsencode(os.path.realpath(work)))
+        self.key = short(os.fsencode(os.path.realpath(work)))
         (work / ".locus" / "config.toml").write_text(SETTING)
         note_watch(self.layout, work, server.path)
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
+from eventlog.base.names import short
 from eventlog.doctor import watchers
 from eventlog.doctor.store import NOTE, OK
 from eventlog.hooks import state, watched, watches
-from eventlog.hooks.state import short
 from eventlog.hooks.watches import NotWatched
 from eventlog.replay.certainty import certainty_of
 from eventlog.store import Store

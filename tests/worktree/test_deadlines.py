@@ -13,8 +13,8 @@ from eventlog.base import config, identity
 from eventlog.base.fs import REAL
 from eventlog.base.layout import Layout
 from eventlog.checkout.materialize import walk
-from eventlog.hooks import deferred_lists, stored_contents, unfinished
 from eventlog.hooks import record as live
+from eventlog.hooks import state, stored_contents, unfinished
 from eventlog.store import Store
 from eventlog.worktree import capture, git_index, rows, rules, scan, stat_all
 from eventlog.worktree.contents import Deferral
@@ -271,7 +271,7 @@ def test_a_list_that_nobody_knows_of_any_more_is_opened_again(
     """I22: notes of what is open may be lost, also where hooks do not capture."""
     desk = waiting_desk(tmp_path / "work", monkeypatch)
     for name in os.listdir(desk.layout.directory("live")):
-        if name.endswith(deferred_lists.SUFFIX):
+        if name.endswith(state.DEFERRED):
             os.unlink(desk.layout.live(name))
     desk.hook("UserPromptSubmit")
     assert desk.finish() == 1 and len(desk.started) == 2
