@@ -134,6 +134,8 @@ PATH_ARGUMENTS = (
     "file_path", "filePath", "notebook_path", "absolute_path", "target_file", "relative_path", "filepath",
     "file_name", "filename", "file", "path", "dir_path",
 )  # fmt: skip
+# The directory in which a command runs.
+DIRECTORY_ARGUMENTS = ("workdir", "cwd")
 COMMAND_ARGUMENTS = ("command", "cmd", "script", "commandLine", "command_line")
 
 Event = dict[str, object]

@@ -22,7 +22,7 @@ from eventlog.base.paths import (
     WORDS_BETWEEN,
     paths_named,
 )
-from eventlog.base.types import Event
+from eventlog.base.types import DIRECTORY_ARGUMENTS, Event
 from eventlog.worktree.kept_ignored import is_withheld
 
 TYPE_CHECKING = False
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ARGUMENTS = ("args", "tool_input")
+_SHOWN = PATH_ARGUMENTS.union(DIRECTORY_ARGUMENTS)
 TYPES = frozenset(("tool_start", "action", "error", "hook", "file", "mismatch"))
 _DEPTH_MAX = 32
 _GIT_TIMEOUT_S = 0.3
@@ -146,7 +147,7 @@ def _arguments(value: object, depth: int) -> object:
     for name, item in value.items():
         if name in COMMAND_ARGUMENTS:
             new[name] = _command(item)
-        elif name in PATH_ARGUMENTS and _are_paths(item):
+        elif name in _SHOWN and _are_paths(item):
             new[name] = item
         else:
             new[name] = _arguments(item, depth + 1)

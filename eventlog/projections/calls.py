@@ -7,7 +7,7 @@ names it, and stored nowhere. Pure text.
 from itertools import chain
 
 from eventlog.base import exploring
-from eventlog.base.types import COMMAND_ARGUMENTS, PATH_ARGUMENTS
+from eventlog.base.types import COMMAND_ARGUMENTS, DIRECTORY_ARGUMENTS, PATH_ARGUMENTS
 from eventlog.projections import definitions as d
 
 ARE_CALLS = f"event_type IN {d.TOOL_TYPES}"
@@ -50,8 +50,7 @@ _PLAIN = r"^[^''\"$`\\<>;()*?\[\]{}#~!\n]*"
 _COMPLAINT = r"\b(cat|head|tail|nl|sed): "
 # A call that was refused, or of which an agent tells no more than that it is over, is no action taken.
 _UNKNOWN = "success IS NULL AND contains(payload, '\"told_by\":')"
-_DIRECTORIES = ("workdir", "cwd")
-_ARGUMENTS = tuple(dict.fromkeys((*PATH_ARGUMENTS, *_DIRECTORIES, *chain(*_ARGUMENTS_OF.values()))))
+_ARGUMENTS = tuple(dict.fromkeys((*PATH_ARGUMENTS, *DIRECTORY_ARGUMENTS, *chain(*_ARGUMENTS_OF.values()))))
 
 
 def argument(names: "tuple[str, ...]") -> str:
@@ -195,8 +194,8 @@ def _of_shells() -> str:
                     SELECT *, regexp_extract(script, '{_PLAIN}') AS plain,
                         list_transform(string_split(script, ' && '), lambda part: trim(part)) AS parts
                     FROM (
-                        SELECT session_id, turn, home, success, coalesce({_given(_DIRECTORIES)}, cwd, home)
-                            AS base, {script} AS script
+                        SELECT session_id, turn, home, success,
+                            coalesce({_given(DIRECTORY_ARGUMENTS)}, cwd, home) AS base, {script} AS script
                         FROM calls WHERE verb = 'run' AND success IS NOT FALSE AND NOT complains))
                 WHERE NOT contains(array_to_string(parts[2:], ' '), 'cd '))
             WHERE names <> '')

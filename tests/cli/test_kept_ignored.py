@@ -113,6 +113,18 @@ def play(work: Path) -> None:
     agent.stop("All is well.")
 
 
+def test_the_directory_of_a_command_that_names_an_ignored_file_stays(work: Path) -> None:
+    """P5: paths are no texts of files, so a reader sees where a command ran."""
+    agent = Agent(work)
+    agent.prompt("Look")
+    for name in ("workdir", "cwd"):
+        args = {"command": "cat .env", name: str(work)}
+        agent.end(agent.begin("Bash", args), "Bash", args, {"stdout": SETTINGS, "stderr": ""})
+    first, second = [event["payload"]["args"] for event in events(work, "action")]
+
+    assert (first["workdir"], second["cwd"]) == (str(work), str(work))
+
+
 def answers_of_mcp(store: Store, turn: str) -> Iterator[str]:
     yield from read.search(store, "plum", None, None, None, 50)
     yield from read.timeline(store, turn)
