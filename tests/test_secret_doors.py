@@ -52,7 +52,7 @@ VALUES = (assigned()["assignment"][1], assigned()["header"][1], "ab'cd-ef9!", "=
 
 def token(random: Random) -> str:
     """By a row of the table, sometimes too short or too long."""
-    _, front, letters, least, most, _ = random.choice(table.TOKENS)
+    front, (_, letters, least, most, _) = random.choice(list(prefilter.RULES.items()))
     size = random.choice((least, least, most or least + 40, least + 1, least - 1))
     run = "".join(random.choices(letters.decode(), k=size))
     before = random.choice(("", "", "123456789", "sk_", "s", "a1B2c3D4e5F6g7"))

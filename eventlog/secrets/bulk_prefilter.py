@@ -216,7 +216,7 @@ def _single_tokens() -> Iterator[str]:
 
 def _runs() -> Iterator[tuple[str, str]]:
     """The beginning of each token, and the shortest run after it."""
-    for _, beginning, allowed, least, _, _ in table.TOKENS:
+    for beginning, (_, allowed, least, *_) in prefilter.RULES.items():
         in_front = "[0-9]{8}" if beginning == b":AA" else ""
         yield (
             in_front + _escaped(beginning.decode()),

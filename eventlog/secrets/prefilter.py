@@ -47,7 +47,12 @@ _BETWEEN = DIGIT + b"-_\\\"'`] \t\r\n,"
 _AS_SIGNS = bytes(ord(":") if c in b"=:>" else c for c in range(256)).lower()
 _AS_OPTIONS = bytes(c if c in DOTTED else 32 for c in range(256)).lower()
 
-RULES = {row[1]: row for row in TOKENS}
+# By the beginning of a token: the rest of its row in the table.
+RULES = {
+    beginning: (kind, letters, least, most, check)
+    for kind, beginnings, letters, least, most, check in TOKENS
+    for beginning in beginnings
+}
 # Tokens without a long run, or that begin with bytes at which runs are cut.
 APART = frozenset(beginning for beginning in RULES if beginning.strip(DOTTED + b"~"))
 
@@ -327,7 +332,7 @@ def offsets(data: bytes, mark: bytes, step: int = 0) -> "Iterator[int]":
 
 
 def _may_be_token(data: bytes, beginning: bytes) -> bool:
-    _, _, allowed, least, _, _ = RULES[beginning]
+    _, allowed, least, *_ = RULES[beginning]
     offset = data.find(beginning)
     while offset >= 0:
         offset += len(beginning)

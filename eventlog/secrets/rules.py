@@ -180,7 +180,7 @@ _MADE_UP = ("password", "private-key", "secret", "url-password")
 
 
 def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
-    kind, _, allowed, least, most, check = RULES[beginning]
+    kind, allowed, least, most, check = RULES[beginning]
     front = _IN_FRONT.get(beginning, 0)
     offset = data.find(beginning)
     while offset >= 0:

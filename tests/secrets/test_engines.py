@@ -38,7 +38,7 @@ def answers(texts: list[bytes]) -> list[list[bool]]:
 def tokens() -> list[bytes]:
     """A token of each rule of the table, as short as the rule allows, and one byte shorter."""
     texts = []
-    for _, beginning, allowed, least, _, _ in table.TOKENS:
+    for beginning, (_, allowed, least, *_) in prefilter.RULES.items():
         front = b"12345678" if beginning == b":AA" else b""
         texts += [front + beginning + allowed[-1:] * size for size in (least, min(least, 16) - 1)]
     return texts
@@ -58,13 +58,13 @@ def test_engines_agree_about_every_rule() -> None:
 
     assert all(contents[: len(secrets)]) and all(in_json[: len(secrets)])
     assert not all(contents)
-    assert by_hyperscan(databases()[0], tokens())[::2] == [True] * len(table.TOKENS)
+    assert by_hyperscan(databases()[0], tokens())[::2] == [True] * len(prefilter.RULES)
 
 
 PIECES = [
     *(text.encode() for text in made().values()),
     *(text.encode() for text, _ in assigned().values()),
-    *(beginning for _, beginning, *_ in table.TOKENS),
+    *prefilter.RULES,
     *table.PASSWORDS,
     *table.OTHERS,
     *(word + b"_Key" for word in table.KEYS_OF),
