@@ -54,22 +54,14 @@ def interpret(payload: "Payload") -> Call:
     name = text_of(payload, "hook_event_name")
     if name in _OF_COMPACTION or (name == "SubagentStop" and payload.get("agent_type") == ""):
         call.columns.pop("agent_turn_id", None)  # a command's own prompt id, with which no turn begins
-    meaning = _MEANINGS.get(name or "")
-    if meaning is None or call.session is None:
-        _raw(call, payload, name)
-    else:
-        meaning(call, payload)
-    return call
+    return call.take(payload, _MEANINGS, *_raw_key(payload))
 
 
-def _raw(call: Call, payload: "Payload", name: "str | None") -> None:
+def _raw_key(payload: "Payload") -> "tuple[str | None, ...]":
     tool_use_id, message_id = text_of(payload, "tool_use_id"), text_of(payload, "message_id")
-    if tool_use_id is not None:
-        raw(call, payload, name, tool_use_id)
-    elif message_id is not None:
-        raw(call, payload, name, message_id, str(int_of(payload, "index") or 0))
-    else:
-        raw(call, payload, name)
+    if tool_use_id is None and message_id is not None:
+        return message_id, str(int_of(payload, "index") or 0)
+    return (tool_use_id,)
 
 
 def _session_start(call: Call, payload: "Payload") -> None:
@@ -145,7 +137,7 @@ def _tool_batch(call: Call, payload: "Payload") -> None:
     """
     calls = payload.get("tool_calls")
     if not isinstance(calls, list):
-        _raw(call, payload, text_of(payload, "hook_event_name"))
+        raw(call, payload, text_of(payload, "hook_event_name"), *_raw_key(payload))
         return
     call.may_duplicate = True
     for call_payload in calls:

@@ -51,12 +51,7 @@ def interpret(payload: "Payload") -> Call:
     """The call that this hook input makes."""
     call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
     inner = call.columns.pop("agent_turn_id", None) if "subagent_id" in call.columns else None
-    name = text_of(payload, "hook_event_name")
-    meaning = _MEANINGS.get(name or "")
-    if meaning is None or call.session is None:
-        raw(call, payload, name, text_of(payload, "tool_use_id"))
-    else:
-        meaning(call, payload)
+    call.take(payload, _MEANINGS, text_of(payload, "tool_use_id"))
     for event in call.events if inner is not None else ():
         event["payload"] = {**object_of(event, "payload"), "turn_id": inner}
     return call

@@ -17,7 +17,6 @@ from eventlog.agents.kit.call import (
     columns_of,
     int_of,
     object_of,
-    raw,
     text_of,
     without,
 )
@@ -54,13 +53,7 @@ def interpret(payload: "Payload") -> Call:
     """The call that this hook input makes."""
     call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
     call.keys.called_at = text_of(payload, "timestamp")
-    name = text_of(payload, "hook_event_name")
-    meaning = _MEANINGS.get(name or "")
-    if meaning is None or call.session is None:
-        raw(call, payload, name)
-    else:
-        meaning(call, payload)
-    return call
+    return call.take(payload, _MEANINGS)
 
 
 def turn_of(session: str, stamp: str) -> str:

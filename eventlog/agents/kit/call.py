@@ -16,7 +16,7 @@ from eventlog.base.types import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
 # The moments at which a working directory is looked at.
@@ -152,6 +152,24 @@ class Call:
     @property
     def turn(self) -> "str | None":
         return text_of(self.columns, "agent_turn_id")
+
+    def take(
+        self,
+        payload: "dict[str, object]",
+        meanings: "Mapping[str, Callable[[Call, dict[str, object]], None]]",
+        *raw_key: "str | None",
+    ) -> "Call":
+        """What a hook's input means, by its event; kept raw where that or the session is not known.
+
+        Args: raw_key: the key of the raw event (`raw`).
+        """
+        name = text_of(payload, "hook_event_name")
+        meaning = meanings.get(name or "")
+        if meaning is None or self.session is None:
+            raw(self, payload, name, *raw_key)
+        else:
+            meaning(self, payload)
+        return self
 
     # -- what the moments of all agents say ------------------------------------------------------
 

@@ -46,13 +46,7 @@ _ABORTED = "MessageAbortedError"
 def interpret(payload: "Payload") -> Call:
     """The call that the plugin makes."""
     call = Call(AGENT, columns_of(AGENT, payload, _COLUMNS))
-    name = text_of(payload, "hook_event_name")
-    meaning = _MEANINGS.get(name or "")
-    if meaning is None or call.session is None:
-        raw(call, payload, name, text_of(payload, "id"))
-    else:
-        meaning(call, payload)
-    return call
+    return call.take(payload, _MEANINGS, text_of(payload, "id"))
 
 
 # -- what an import shares -----------------------------------------------------------------------
