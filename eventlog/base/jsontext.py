@@ -78,7 +78,7 @@ def object_of(payload: object) -> "dict[str, Any]":
 
     ValueError when it is text and not JSON.
     """
-    value = decode(payload) if isinstance(payload, str) else payload
+    value = decode(payload) if isinstance(payload, (str, bytes)) else payload
     return value if isinstance(value, dict) else {}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 from eventlog.base import config
-from eventlog.base.jsontext import encode, object_of
+from eventlog.base.jsontext import encode, object_if_any
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
 from eventlog.memory import codes_of_log, intent, who, window
@@ -237,7 +237,7 @@ def _rows(
 def _oldest_first(result: "Result") -> "Iterator[dict[str, Any]]":
     for row in reversed(result.rows):
         event = dict(zip(result.columns, row, strict=True))
-        yield event | {"payload": _payload(event["payload"])}
+        yield event | {"payload": object_if_any(event["payload"])}
 
 
 def _add_what_bears_on(
@@ -265,10 +265,3 @@ def _add_what_bears_on(
                         "position": memory.position,
                     }
                 )
-
-
-def _payload(payload: object) -> "dict[str, Any]":
-    try:
-        return object_of(payload)
-    except (ValueError, RecursionError):
-        return {}

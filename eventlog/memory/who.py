@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from eventlog.base.jsontext import object_of
+from eventlog.base.jsontext import object_if_any
 from eventlog.base.paths import path_text
 from eventlog.memory import intent
 from eventlog.memory.briefing import is_within
@@ -192,10 +192,7 @@ def _begun(store: Store, session_ids: Sequence[str]) -> Iterable[tuple[str, str,
 
 def _named(payload: object, cwd: object, top: str) -> str | None:
     """The file of the directory `top` that a tool's arguments name."""
-    try:
-        args = object_of(payload).get("args")
-    except (ValueError, RecursionError):
-        return None
+    args = object_if_any(payload).get("args")
     if not isinstance(args, Mapping) or not ({"content", "new_string", "newString", "edits"} & args.keys()):
         return None  # it reads, or says something else
     path = next((args[name] for name in _NAMES_OF_A_FILE if isinstance(args.get(name), str)), None)

@@ -66,11 +66,8 @@ def _calls_in(agent: str, data: bytes) -> "list[Event]":
         prompt_id = _prompt_of(line) or prompt_id
         if b'"assistant"' not in line or not (b'"usage"' in line or b'"text"' in line):
             continue
-        try:
-            record = jsontext.decode(line)
-        except (ValueError, RecursionError):
-            continue  # half a line, or damaged
-        if isinstance(record, dict) and record.get("type") == "assistant":
+        record = jsontext.object_if_any(line)  # empty for half a line, and a damaged one
+        if record.get("type") == "assistant":
             events = {("", str(event["event_id"])): event for event in _words_of(agent, record)}
             call = call_of(agent, record)
             if call is not None:

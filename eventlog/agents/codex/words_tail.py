@@ -58,11 +58,8 @@ def read_calls(
     for line in data.split(b"\n"):
         if not any(word in line for word in _NEEDED):
             continue
-        try:
-            record = jsontext.decode(line)
-        except (ValueError, RecursionError):
-            continue  # damaged
-        if isinstance(record, dict) and isinstance(record.get("payload"), dict):
+        record = jsontext.object_if_any(line)
+        if isinstance(record.get("payload"), dict):
             tail.take(record, record["payload"])
         if tail.is_mixed:
             return [], mark

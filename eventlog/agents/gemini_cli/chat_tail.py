@@ -30,11 +30,8 @@ def read_calls(
     for line in data.split(b"\n"):
         if b'"tokens"' not in line or b'"gemini"' not in line:
             continue
-        try:
-            record = jsontext.decode(line)
-        except (ValueError, RecursionError):
-            continue  # damaged
-        if isinstance(record, dict) and record.get("type") == "gemini":
+        record = jsontext.object_if_any(line)
+        if record.get("type") == "gemini":
             call, words = call_of(record), _words_of(record)
             if call is not None:
                 events = [call] if words is None else [words, call]
