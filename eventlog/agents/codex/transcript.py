@@ -11,7 +11,7 @@ from typing import Any
 from eventlog.agents.codex import copies, texts, tools, usage
 from eventlog.agents.codex.texts import prompt_rest
 from eventlog.agents.codex.words_tail import EVENT, ITEM, Texts
-from eventlog.agents.kit.call import int_of, object_of, text_of, without
+from eventlog.agents.kit.call import int_of, known, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of, rest_of
 from eventlog.agents.kit.lines import FileSource
 from eventlog.agents.kit.times import time_of
@@ -151,16 +151,8 @@ class CodexReader:
             self._raw(payload, kind)
 
     def _columns(self, timestamp: str | None) -> Event:
-        columns: Event = {}
-        at = time_of(timestamp)
-        if at is not None:
-            columns["occurred_at"] = at
-        if self._cwd is not None:
-            columns["cwd"] = self._cwd
         turn = self._turn or self._draft.turn
-        if turn is not None:
-            columns["agent_turn_id"] = turn
-        return columns
+        return known(occurred_at=time_of(timestamp), cwd=self._cwd, agent_turn_id=turn)
 
     def _raw(self, record: "dict[str, Any]", kind: str | None) -> None:
         event = self._draft.raw(record, kind, *self._key("transcript", record)[1:])

@@ -9,9 +9,8 @@ from typing import Any
 
 from eventlog.agents.kit.call import object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps
+from eventlog.agents.kit.steps import Steps, arguments_of
 from eventlog.agents.kit.words import objects_of
-from eventlog.base import jsontext
 
 _Object = dict[str, Any]
 _PATH_MAX = 32  # changes could build what is nested too deep to be looked through
@@ -79,7 +78,7 @@ class Chat:
             for call in objects_of(round_.get("toolCalls")):
                 call_id = text_of(call, "id") or digest_of(call)
                 others = without(call, "id", "name", "arguments")
-                tell.call(call_id, text_of(call, "name"), _arguments(call), **others)
+                tell.call(call_id, text_of(call, "name"), arguments_of(call), **others)
                 if call_id in results:
                     tell.result(call_id, results.pop(call_id))
         if not rounds:
@@ -130,10 +129,3 @@ def _change(chat: _Object, record: _Object) -> bool:
 
 def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _arguments(call: _Object) -> object:
-    try:
-        return jsontext.decode(str(call.get("arguments")))
-    except (ValueError, RecursionError):
-        return call.get("arguments")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from eventlog.agents.copilot_cli import chat
-from eventlog.agents.kit.call import int_of, object_of, text_of, without
+from eventlog.agents.kit.call import int_of, known, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
 from eventlog.agents.kit.steps import Steps, counts
@@ -91,9 +91,7 @@ class CopilotCliReader:
         )
         if kind == "session.start" and draft.session is None:
             draft.cwd, draft.commit = text_of(context, "cwd"), text_of(context, "headCommit")
-            version = text_of(data, "copilotVersion")
-            if version is not None:
-                draft.columns["agent_version"] = version
+            draft.columns |= known(agent_version=text_of(data, "copilotVersion"))
             self._model = text_of(data, "selectedModel")
             draft.begin_session(text_of(data, "sessionId") or digest_of(data), data)
         elif kind == "user.message":

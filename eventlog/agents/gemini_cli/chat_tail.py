@@ -7,7 +7,7 @@ A message that has figures has all its text. On the hook path.
 
 from blake3 import blake3
 
-from eventlog.agents.kit.call import TranscriptOffset, int_of, object_of, read_tail, text_of, time_of
+from eventlog.agents.kit.call import TranscriptOffset, int_of, known, object_of, read_tail, text_of, time_of
 from eventlog.agents.kit.words import message, text_in
 from eventlog.base import jsontext
 from eventlog.base.names import event_id_of
@@ -54,14 +54,13 @@ def call_of(record: "dict[str, object]") -> "Event | None":
     tokens, message_id = object_of(record, "tokens"), text_of(record, "id")
     if not tokens or message_id is None:
         return None
-    columns = {
-        "event_type": "llm",
-        "event_kind": "action",
-        "source": "system",
+    event = known(
+        event_type="llm",
+        event_kind="action",
+        source="system",
         **columns_of(record, tokens),
-        "occurred_at": time_of(text_of(record, "timestamp")),
-    }
-    event: Event = {name: value for name, value in columns.items() if value is not None}
+        occurred_at=time_of(text_of(record, "timestamp")),
+    )
     event["payload"] = {"tokens": tokens}
     event["event_id"] = event_id_of(AGENT, *(part or "" for part in key_of(message_id, tokens)))
     return event

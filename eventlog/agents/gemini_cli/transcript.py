@@ -16,7 +16,7 @@ from typing import Any
 
 from eventlog.agents.gemini_cli.chat_tail import columns_of, key_of
 from eventlog.agents.gemini_cli.hooks import CONTENTS, TOOLS, WRITE_FILE, exit_code_of, without_context
-from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of, time_of, without
+from eventlog.agents.kit.call import ToolUse, int_of, is_global, known, object_of, text_of, time_of, without
 from eventlog.agents.kit.draft import REPLACE, WRITE, Draft, FileEdit, digest_of, rest_of
 from eventlog.agents.kit.lines import FileSource, head_of
 from eventlog.agents.kit.words import objects_of, text_in
@@ -148,8 +148,7 @@ class GeminiReader:
 
     def _begin(self, record: "dict[str, Any]") -> None:
         draft = self._draft
-        at = time_of(text_of(record, "startTime"))
-        draft.of_line = {} if at is None else {"occurred_at": at}
+        draft.of_line = known(occurred_at=time_of(text_of(record, "startTime")))
         draft.begin_session(str(record.get("sessionId")), without(record, *_OF_HEAD))
 
     def _begin_subagent(self, part: int) -> None:
@@ -215,17 +214,9 @@ class GeminiReader:
         self._chat, self._draft.of_line = here, of_line
 
     def _columns_of_message(self, record: "dict[str, Any]") -> Event:
-        columns: Event = {}
+        turn = self._draft.turn if self._chat.subagent is None else self._chat.turn
         at = time_of(text_of(record, "timestamp"))
-        if at is not None:
-            columns["occurred_at"] = at
-        turn = self._draft.turn
-        if self._chat.subagent is not None:
-            columns["subagent_id"] = self._chat.subagent
-            turn = self._chat.turn
-        if turn is not None:
-            columns["agent_turn_id"] = turn
-        return columns
+        return known(occurred_at=at, subagent_id=self._chat.subagent, agent_turn_id=turn)
 
     def _raw(self, record: "dict[str, Any]") -> None:
         rest = without(record, "type", "timestamp")

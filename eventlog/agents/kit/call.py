@@ -299,6 +299,11 @@ def object_of(fields: "Mapping[str, object]", name: str) -> "dict[str, object]":
     return value if isinstance(value, dict) else {}
 
 
+def known(**columns: "Any") -> Event:
+    """Columns without those whose value is unknown."""
+    return {name: value for name, value in columns.items() if value is not None}
+
+
 def without(fields: "Mapping[str, Any]", *names: str) -> "dict[str, Any]":
     """What an object says besides `names`."""
     return {name: value for name, value in fields.items() if name not in names}

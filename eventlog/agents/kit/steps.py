@@ -8,9 +8,10 @@ only; one thread.
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.kit.call import int_of, is_global
+from eventlog.agents.kit.call import int_of, is_global, known
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.times import time_of
+from eventlog.base import jsontext
 from eventlog.base.types import Event
 
 _TIME_MS_MAX = 253_402_300_800_000
@@ -42,13 +43,8 @@ class Steps:
     def begin(self, step: object, at: object = None, **columns: object) -> None:
         """A step begins: its number or its own id, its time (text, or milliseconds), its columns."""
         self._step, self._number = str(step), 0
-        of_line: Event = {name: value for name, value in columns.items() if value is not None}
-        occurred_at = moment_of(at)
-        if occurred_at is not None:
-            of_line["occurred_at"] = occurred_at
-        if self._draft.turn is not None:
-            of_line["agent_turn_id"] = self._draft.turn
-        self._draft.of_line = of_line
+        stated = known(occurred_at=moment_of(at), agent_turn_id=self._draft.turn)
+        self._draft.of_line = known(**columns) | stated
 
     def prompt(self, text: str, rest: "Mapping[str, Any] | None" = None, key: str | None = None) -> None:
         """A person's message begins a turn; `rest` is what else its step says."""
@@ -171,6 +167,14 @@ def moment_of(at: object) -> int | None:
 def counts(usage: "Mapping[str, Any]", **names: str) -> dict[str, int | None]:
     """Columns of token counts, by the names that a format gives them."""
     return {column: int_of(usage, name) for column, name in names.items()}
+
+
+def arguments_of(call: "Mapping[str, Any]") -> object:
+    """The arguments of a call, which are JSON as text; as they are where they are none."""
+    try:
+        return jsontext.decode(str(call.get("arguments")))
+    except (ValueError, RecursionError):
+        return call.get("arguments")
 
 
 def others_in(content: object) -> "list[Any] | None":

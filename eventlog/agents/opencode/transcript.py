@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.kit.call import ToolUse, int_of, object_of, text_of, without
+from eventlog.agents.kit.call import ToolUse, int_of, known, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
 from eventlog.agents.kit.words import objects_of
@@ -126,18 +126,13 @@ class OpenCodeReader:
         draft.of_line = {} if created is None else {"occurred_at": created * 1000}
         self._began[session] = created or 0
         if draft.session is None:
-            directory, version = text_of(info, "directory"), text_of(info, "version")
-            draft.cwd = directory
-            if directory is not None:
-                draft.of_line["cwd"] = directory
-            if version is not None:
-                draft.columns["agent_version"] = version
+            draft.cwd = text_of(info, "directory")
+            draft.of_line |= known(cwd=draft.cwd)
+            draft.columns |= known(agent_version=text_of(info, "version"))
             draft.begin_session(session, head_of(info))
             return
         self._children.add(session)
-        draft.of_line["subagent_id"] = session
-        if draft.turn is not None:
-            draft.of_line["agent_turn_id"] = draft.turn
+        draft.of_line |= known(subagent_id=session, agent_turn_id=draft.turn)
         payload = {"session": session, **head_of(info)}
         draft.subagent("start", session, payload, title=text_of(info, "title"))
 
@@ -158,10 +153,8 @@ class OpenCodeReader:
         draft = self._draft
         session, created = text_of(message, "sessionID"), int_of(object_of(message, "time"), "created")
         draft.of_line = {} if created is None else {"occurred_at": created * 1000}
-        if session in self._children:
-            draft.of_line["subagent_id"] = session
-        if draft.turn is not None:
-            draft.of_line["agent_turn_id"] = draft.turn
+        subagent = session if session in self._children else None
+        draft.of_line |= known(subagent_id=subagent, agent_turn_id=draft.turn)
         is_copied = created is not None and created < self._began.get(session or "", 0)
         if not is_copied and message.get("role") == "user":
             self._user(message, parts)
@@ -197,12 +190,8 @@ class OpenCodeReader:
 
     def _assistant(self, message: "dict[str, Any]", parts: "list[dict[str, Any]]") -> None:
         draft, key = self._draft, text_of(message, "id")
-        model = text_of(message, "modelID")
-        if model is not None:
-            draft.of_line["model"] = model
         cwd = text_of(object_of(message, "path"), "cwd")
-        if cwd is not None:
-            draft.of_line["cwd"] = cwd
+        draft.of_line |= known(model=text_of(message, "modelID"), cwd=cwd)
         of_message, steps = draft.of_line, 0
         for part in parts:
             draft.of_line = dict(of_message)

@@ -9,9 +9,8 @@ from typing import Any
 
 from eventlog.agents.kit.call import int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps
+from eventlog.agents.kit.steps import Steps, arguments_of
 from eventlog.agents.kit.words import objects_of, text_in
-from eventlog.base import jsontext
 
 AGENT = "swe-agent"
 SUFFIXES = (".traj", ".json")
@@ -102,7 +101,7 @@ class SweAgentReader:
         for nth, call in enumerate(calls):
             function = object_of(call, "function")
             call_id = text_of(call, "id") or f"{number}.{nth}"
-            self._tell.call(call_id, text_of(function, "name"), _arguments(function), **rest)
+            self._tell.call(call_id, text_of(function, "name"), arguments_of(function), **rest)
             self._open.append((call_id, step))
         if not calls and action:
             self._tell.call(str(number), "shell", {"command": action}, **rest)
@@ -129,13 +128,6 @@ def session_of(history: "list[_Object]", steps: "list[_Object]", environment: ob
     """A run has no id: the digest of its environment, its prompts and its first answer."""
     first = next((n for n, message in enumerate(history) if message.get("role") == "assistant"), len(history))
     return digest_of([environment, history[: first + 1], steps[:1]])
-
-
-def _arguments(function: _Object) -> object:
-    try:
-        return jsontext.decode(str(function.get("arguments")))
-    except (ValueError, RecursionError):
-        return function.get("arguments")
 
 
 READER = SweAgentReader
