@@ -106,7 +106,12 @@ def _success_of(result: object) -> "bool | None":
     """Only the results that begin with an exit code, or are a script's, tell; the others are unknown."""
     if not isinstance(result, str) or not result.startswith(_EXIT_CODE):
         return script_success(result)
-    digits = result[len(_EXIT_CODE) :].partition("\n")[0].strip()
+    return is_zero(result[len(_EXIT_CODE) :])
+
+
+def is_zero(text: str) -> "bool | None":
+    """Whether the exit code that a text begins with is 0; None where it is no number."""
+    digits = text.partition("\n")[0].strip()
     return digits == "0" if digits.lstrip("-").isdigit() else None
 
 
@@ -156,13 +161,20 @@ def _model_call(call: Call, payload: "Payload") -> None:
     call.add(
         "llm",
         without(payload, *_SHARED),
-        prompt_tokens=int_of(usage, "input_tokens"),
-        completion_tokens=int_of(usage, "output_tokens"),
-        reasoning_tokens=int_of(usage, "reasoning_output_tokens"),
-        cache_read_tokens=int_of(usage, "cached_input_tokens"),
-        cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
+        **usage_of(usage),
         success=None if payload.get("status") is None else payload.get("status") == "completed",
     )
+
+
+def usage_of(usage: "Mapping[str, object]") -> "dict[str, int | None]":
+    """The columns of a model call."""
+    return {
+        "prompt_tokens": int_of(usage, "input_tokens"),
+        "completion_tokens": int_of(usage, "output_tokens"),
+        "reasoning_tokens": int_of(usage, "reasoning_output_tokens"),
+        "cache_read_tokens": int_of(usage, "cached_input_tokens"),
+        "cache_write_tokens": int_of(usage, "cache_write_input_tokens"),
+    }
 
 
 def call_key(scope: "str | None", usage: "Mapping[str, object]", number: int = 0) -> "tuple[str | None, ...]":

@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from eventlog.agents.codex.hooks import ERROR_SIZE_MAX, script_success, words_of
+from eventlog.agents.codex.hooks import ERROR_SIZE_MAX, is_zero, script_success, words_of
 from eventlog.agents.codex.texts import PASSTHROUGH
 from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of
 from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, Draft, FileEdit, rest_of
@@ -278,8 +278,7 @@ def _success_in(text: str) -> bool | None:
     for mark in _EXIT_CODES:
         before, is_there, after = head.partition(mark)
         if is_there and (not before or before.endswith("\n")):
-            digits = after.partition("\n")[0].strip()
-            return digits == "0" if digits.lstrip("-").isdigit() else None
+            return is_zero(after)
     return False if text.startswith(_FAILURES) else None
 
 
@@ -333,15 +332,8 @@ def _lean(details: "dict[str, Any]", output: str, args: object) -> "dict[str, An
 
 
 def _command_of(args: object) -> str | None:
-    if not isinstance(args, dict):
-        return None
-    for name in ("cmd", "command"):
-        command = args.get(name)
-        if isinstance(command, str):
-            return command
-        if isinstance(command, list) and command and isinstance(command[-1], str):
-            return command[-1]
-    return None
+    command = words_of(args)
+    return command if isinstance(args, dict) and isinstance(command, str) else None
 
 
 def _patch_of(args: object) -> str | None:
@@ -364,9 +356,8 @@ def _patch_of(args: object) -> str | None:
 
 def _placed(edits: "list[FileEdit]", args: object) -> "list[FileEdit]":
     """Edits with paths from where the shell command ran: its directory, and that which it changed to."""
-    command = _command_of(args) if isinstance(args, dict) else None
     directory = text_of(args, "workdir") if isinstance(args, dict) else None
-    before = (command or "").partition("apply_patch")[0].strip()
+    before = (_command_of(args) or "").partition("apply_patch")[0].strip()
     if before.startswith("cd ") and before.endswith("&&"):
         directory = os.path.join(directory or "", before[3:-2].strip().strip("'\""))
     if directory is not None:

@@ -7,8 +7,8 @@ only repeat them.
 
 from typing import Any
 
-from eventlog.agents.codex.hooks import AGENT, call_key
-from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
+from eventlog.agents.codex.hooks import AGENT, call_key, usage_of
+from eventlog.agents.kit.call import is_global, object_of, text_of
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -86,14 +86,7 @@ class Usage:
         first = call_key(scope, usage)
         number = self._counts[first] = self._counts.get(first, -1) + 1
         key = former_key if None in first else call_key(scope, usage, number)
-        columns: Event = {
-            "model": model,
-            "prompt_tokens": int_of(usage, "input_tokens"),
-            "completion_tokens": int_of(usage, "output_tokens"),
-            "reasoning_tokens": int_of(usage, "reasoning_output_tokens"),
-            "cache_read_tokens": int_of(usage, "cached_input_tokens"),
-            "cache_write_tokens": int_of(usage, "cache_write_input_tokens"),
-        }
+        columns: Event = {"model": model, **usage_of(usage)}
         if response is not None:
             columns["message_id"] = draft.answer_id(response, lambda: columns)
         call = draft.event("llm", fields, *key, **columns)
