@@ -356,8 +356,7 @@ def _split(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int | None]]:
     rest_size = 0
     piece: int | None = None
     while chunk := _read(file, path):
-        lines = chunk.splitlines(keepends=True) if b"\r" not in chunk else _split_at_newlines(chunk)
-        for line in lines:
+        for line in io.BytesIO(chunk).readlines():
             rest.append(line)
             rest_size += len(line)
             if line.endswith(b"\n"):
@@ -369,12 +368,6 @@ def _split(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int | None]]:
             rest, rest_size, piece = [], 0, piece + 1
     if rest:
         yield b"".join(rest), piece
-
-
-def _split_at_newlines(chunk: bytes) -> list[bytes]:
-    lines = [line + b"\n" for line in chunk.split(b"\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
 
 
 def _read(file: IO[bytes], path: str) -> bytes:

@@ -4,6 +4,7 @@ A diff is the text that `diff -u` and git write, or its hunks alone. What preced
 `index`, …) is passed over. Lines end at a newline, so a carriage return is part of its line.
 """
 
+import io
 import re
 from collections.abc import Iterator
 
@@ -25,7 +26,7 @@ def apply_patch(before: bytes, patch: str) -> bytes | None:
     """The content after the diff; None when it does not fit exactly where it says, or makes no sense."""
     if not patch.strip():
         return before
-    lines = _lines_of(before)
+    lines = io.BytesIO(before).readlines()
     after: list[bytes] = []
     at = 0
     has_hunk = False
@@ -50,7 +51,7 @@ def agrees(before: bytes, patch: str) -> bool:
 
     White space is passed over: there are clients that write a tab as spaces into their diffs.
     """
-    lines = _lines_of(before)
+    lines = io.BytesIO(before).readlines()
     for hunk in _hunks_of(patch):
         if hunk is None:
             return False
@@ -58,12 +59,6 @@ def agrees(before: bytes, patch: str) -> bool:
         if [line.split() for line in there] != [line.split() for line in hunk.old]:
             return False
     return True
-
-
-def _lines_of(content: bytes) -> list[bytes]:
-    lines = [line + b"\n" for line in content.split(b"\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
 
 
 def _hunks_of(patch: str) -> "Iterator[_Hunk | None]":
