@@ -158,7 +158,7 @@ def _without_member(text: str, path: str, server: ServerSpec) -> str | None:
         return text
     if not is_ours(member):
         raise _not_ours(path)
-    left = settings.apply(text, settings.member_cut(text, root, keys))[0]
+    left = settings.apply(text, settings.member_cut(text, root, *keys))[0]
     return None if settings.is_empty(left, path, comments=server.has_comments) else left
 
 

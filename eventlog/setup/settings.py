@@ -15,8 +15,9 @@ Pure functions.
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from eventlog.base.errors import Refused
@@ -192,42 +193,22 @@ def insertion(
 def removal(text: str, root: Value) -> list[Edit]:
     """The edits that cut every handler of ours, and what then holds nothing: group, event, `hooks`; and our
     status line."""
-    return [Edit(cut.start, cut.end, _comments(text[cut.start : cut.end])) for cut in _removal(root)]
 
+    def of_handler(item: JsonMember) -> list[Edit] | None:
+        return None if is_ours(item.value.data) else []
 
-def _removal(root: Value) -> list[Edit]:
-    items = root.items or ()
-    gone = [item for item in items if item.key == STATUS_LINE and is_our_status_line(item.value.data)]
-    edits: list[Edit] = []
-    if ours_in(root):
-        edits, holds_nothing = _removal_of_hooks(root)
-        gone += [item for item in items if holds_nothing and item.key == "hooks"]
-    return edits + _cut_members(root, gone)
+    def of_group(item: JsonMember) -> list[Edit] | None:
+        return _cuts(item.value.member("hooks"), of_handler)
 
+    def of_event(item: JsonMember) -> list[Edit] | None:
+        return _cuts(item.value, of_group)
 
-def _removal_of_hooks(root: Value) -> tuple[list[Edit], bool]:
-    """The edits within `hooks`, and whether it then holds nothing."""
-    hooks = root.member("hooks")
-    assert hooks is not None and hooks.items is not None, "there is something of ours"
-    edits: list[Edit] = []
-    events_gone = []
-    for event in hooks.items:
-        groups_gone = []
-        for group in event.value.items or ():
-            there = group.value.member("hooks")
-            handlers = there.items if there is not None and there.items is not None else ()
-            gone = [item for item in handlers if is_ours(item.value.data)]
-            if gone and len(gone) == len(handlers):
-                groups_gone.append(group)
-            elif gone:
-                edits += _cuts(handlers, gone)
-        if groups_gone and len(groups_gone) == len(event.value.items or ()):
-            events_gone.append(event)
-        elif groups_gone:
-            edits += _cuts(event.value.items or (), groups_gone)
-    if events_gone and len(events_gone) == len(hooks.items):
-        return [], True
-    return edits + _cuts(hooks.items, events_gone), False
+    def of_setting(item: JsonMember) -> list[Edit] | None:
+        if item.key == STATUS_LINE and is_our_status_line(item.value.data):
+            return None
+        return _cuts(item.value, of_event) if item.key == "hooks" else []
+
+    return _with_comments(text, root, _cuts(root, of_setting))
 
 
 def member_put(text: str, root: Value, path: Sequence[str], value: Any, where: str) -> list[Edit]:
@@ -246,18 +227,16 @@ def member_put(text: str, root: Value, path: Sequence[str], value: Any, where: s
     return [style.append(container, [(rest[0], value)])]
 
 
-def member_cut(text: str, root: Value, path: Sequence[str]) -> list[Edit]:
-    """The edits that cut what `path` leads to, and what then holds nothing. It is there."""
-    container, key = root, path[0]
-    for part in path[:-1]:
-        there = container.member(part)
-        assert there is not None, "it is there"
-        if len(there.data) > 1:
-            container, key = there, path[path.index(part) + 1]
-            continue
-        break
-    cuts = _cut_members(container, [item for item in container.items or () if item.key == key])
-    return [Edit(cut.start, cut.end, _comments(text[cut.start : cut.end])) for cut in cuts]
+def member_cut(text: str, root: Value, key: str, name: str) -> list[Edit]:
+    """The edits that cut the member `name` of what `key` names, and that too where it then holds nothing."""
+
+    def of_member(item: JsonMember) -> list[Edit] | None:
+        return None if item.key == name else []
+
+    def of_setting(item: JsonMember) -> list[Edit] | None:
+        return _cuts(item.value, of_member) if item.key == key else []
+
+    return _with_comments(text, root, _cuts(root, of_setting))
 
 
 def apply(text: str, edits: Sequence[Edit]) -> tuple[str, list[Edit]]:
@@ -379,29 +358,31 @@ def _words(command: object) -> list[str]:
 # -- cutting -----------------------------------------------------------------------------------
 
 
-def _cuts(items: Sequence[JsonMember], gone: Sequence[JsonMember]) -> list[Edit]:
-    """The edits that take some, not all, items out of their container, each with one comma."""
-    edits = []
-    i = 0
-    while i < len(items):
-        if items[i] not in gone:
-            i += 1
-            continue
-        first = i
-        while i < len(items) and items[i] in gone:
-            i += 1
-        if first > 0:
-            edits.append(Edit(items[first - 1].end, items[i - 1].end, ""))
-        else:
-            edits.append(Edit(items[0].start, items[i].start, ""))
-    return edits
+def _cuts(container: Value | None, of_item: Callable[[JsonMember], list[Edit] | None]) -> list[Edit] | None:
+    """The edits that cut items, each with one comma; None where all items go, and with them the container.
+
+    Args: of_item: the edits within an item, None where it goes.
+    """
+    items = () if container is None or container.items is None else container.items
+    within = [of_item(item) for item in items]
+    if items and all(edits is None for edits in within):
+        return None
+    cuts = [edit for edits in within for edit in edits or ()]
+    first = 0
+    for is_gone, run in groupby(within, key=lambda edits: edits is None):
+        last = first + len(list(run)) - 1
+        if is_gone and first > 0:
+            cuts.append(Edit(items[first - 1].end, items[last].end, ""))
+        elif is_gone:
+            cuts.append(Edit(items[0].start, items[last + 1].start, ""))
+        first = last + 1
+    return cuts
 
 
-def _cut_members(container: Value, gone: Sequence[JsonMember]) -> list[Edit]:
-    items = container.items or ()
-    if len(gone) == len(items):
-        return [Edit(container.start + 1, container.end - 1, "")]
-    return _cuts(items, gone)
+def _with_comments(text: str, root: Value, cuts: list[Edit] | None) -> list[Edit]:
+    """Cuts that leave the comments within them; without cuts all of `root` is cut."""
+    cuts = [Edit(root.start + 1, root.end - 1, "")] if cuts is None else cuts
+    return [Edit(cut.start, cut.end, _comments(text[cut.start : cut.end])) for cut in cuts]
 
 
 # -- putting in --------------------------------------------------------------------------------
