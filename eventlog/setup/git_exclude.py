@@ -13,7 +13,7 @@ import re
 import stat
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from eventlog.base.errors import EventLogError, Refused
 from eventlog.base.fs import FileSystem, read_file, translate_os_errors
@@ -269,28 +269,15 @@ def _read(fs: FileSystem, path: str) -> _Lines | None:
         if fields["format"] != _FORMAT:
             return None
         lines = {str(line): tuple(map(str, claims)) for line, claims in fields["lines"].items()}
-        return _Lines(
-            str(fields["exclude"]),
-            lines,
-            str(fields["gap"]),
-            bool(fields["created"]),
-            bool(fields["made_directory"]),
-        )
+        created, made_directory = bool(fields["created"]), bool(fields["made_directory"])
+        return _Lines(str(fields["exclude"]), lines, str(fields["gap"]), created, made_directory)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # then no line there is known to be ours
 
 
 def _write_receipt(fs: FileSystem, directory: str, lines: _Lines) -> None:
     if lines.lines:
-        fields: dict[str, object] = {
-            "format": _FORMAT,
-            "exclude": lines.exclude,
-            "lines": {line: list(claims) for line, claims in lines.lines.items()},
-            "gap": lines.gap,
-            "created": lines.created,
-            "made_directory": lines.made_directory,
-        }
-        receipts.put(fs, directory, _name(lines.exclude), fields)
+        receipts.put(fs, directory, _name(lines.exclude), {"format": _FORMAT, **asdict(lines)})
     else:
         fs.unlink(f"{directory}/{_name(lines.exclude)}")
 

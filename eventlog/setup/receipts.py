@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from blake3 import blake3
 
-from eventlog.base.fs import FileSystem, read_file, write_all
+from eventlog.base.fs import FileSystem, read_file, replace
 from eventlog.setup.settings import Edit
 
 _FORMAT = 1
@@ -110,15 +110,7 @@ def write(fs: FileSystem, directory: str, path: str, file: str, after: bytes, re
 def put(fs: FileSystem, directory: str, name: str, fields: "dict[str, object]") -> None:
     """Write one file of JSON, whole or not at all, durably."""
     path = f"{directory}/{name}"
-    beside = f"{path}.{fs.random_bytes(8).hex()}"
-    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        write_all(fs, fd, json.dumps(fields).encode())
-        fs.fsync(fd)
-    finally:
-        fs.close(fd)
-    fs.rename(beside, path)
-    fs.fsync_dir(directory)
+    replace(fs, f"{path}.{fs.random_bytes(8).hex()}", path, json.dumps(fields).encode())
 
 
 def forget(fs: FileSystem, directory: str, file: str, content: bytes | None) -> None:
