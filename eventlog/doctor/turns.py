@@ -18,7 +18,7 @@ from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import FILES, SKIPPED
 from eventlog.checkout.materialize import walk
 from eventlog.doctor.completeness import completeness
-from eventlog.doctor.store import HOOKED, NOTE, OK, DoctorFinding, age, counted, recent
+from eventlog.doctor.store import HOOKED, NOTE, OK, DoctorFinding, age, counted, recent, slow_rules
 from eventlog.hooks import dead_turns
 from eventlog.replay.deferred import DeferredContents
 from eventlog.store import Store
@@ -109,9 +109,8 @@ def _durations(store: Store) -> Iterator[DoctorFinding]:
             what += "; the largest files it looks at are " + ", ".join(
                 f"{path} ({_size(size)})" for path, size in large
             )
-        yield DoctorFinding(
-            NOTE, "durations", what, _slow_rules_or(store, keep_out([path for path, _ in large]))
-        )
+        todo = slow_rules(store) or keep_out([path for path, _ in large])
+        yield DoctorFinding(NOTE, "durations", what, todo)
 
 
 def _captures(store: Store) -> Iterator[DoctorFinding]:
@@ -190,12 +189,6 @@ def keep_out(paths: list[str]) -> str:
         f"if it needs no record: `echo {shlex.quote('/' + paths[0])} >> .locusignore`, or, where git tracks "
         "it, a smaller `max_file_bytes` in `.locus/config.toml`"
     )
-
-
-def _slow_rules_or(store: Store, todo: str) -> str:
-    from eventlog.doctor.store import slow_rules
-
-    return slow_rules(store) or todo
 
 
 def _named(store: Store, paths: list[str]) -> str:

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
+from eventlog import question
 from eventlog.base.display import harmless, lines
 from eventlog.base.errors import EventLogError, NotFound, Unsupported
-from eventlog.mcp import sql
 from eventlog.mcp.call import ToolCall
 from eventlog.mcp.lines import Readable
 from eventlog.mcp.served_store import ServedStore, directories
@@ -75,7 +75,7 @@ def serve(store_option: str | None, agent: str) -> None:
     except* (BrokenPipeError, anyio.BrokenResourceError, KeyboardInterrupt):
         pass  # the client went away, which ends a server as well
     finally:
-        sql.end_all()
+        question.end_all()
 
 
 def make_server(served_store: ServedStore, agent: str) -> "Server[Any]":

@@ -42,11 +42,6 @@ def _lines(result: "Result") -> Iterator[str]:
         yield json.dumps(row, ensure_ascii=False, default=_spelled) + "\n"
 
 
-def end_all() -> None:
-    """End the questions under way: the client has gone."""
-    question.end_all()
-
-
 def _spelled(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()

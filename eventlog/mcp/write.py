@@ -16,19 +16,11 @@ from eventlog.mcp.memory import session_line
 from eventlog.mcp.read import inside
 from eventlog.mcp.tools import Agent, Focus, Path, Paths, Reasoning, SessionId
 from eventlog.memory import intent
+from eventlog.memory.engram import KINDS
 from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.hooks import append
 from eventlog.store import Store
 
-# What may be posted, with the kind of event that each is; the names are the event types. A mutation is no
-# `file` event: those state contents, which nobody captured here, and a replay rests on them.
-POSTED = {
-    "discovery": "observation",
-    "decision": "decision",
-    "warning": "observation",
-    "mutation": "action",
-    "outcome": "action",
-}
 _Alternatives = Annotated[list[str], Hint("Not chosen.", aliases=("alternatives_considered", "options"))]
 _FeedbackType = Annotated[
     str, Hint(choices=("approval", "rejection", "correction"), aliases=("type", "kind"))
@@ -87,7 +79,7 @@ def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
 @tool("Record an event", writes=True)
 def post_event(
     store: Store,
-    event_type: Annotated[str, Hint(choices=tuple(POSTED), aliases=("type",))],
+    event_type: Annotated[str, Hint(choices=tuple(KINDS), aliases=("type",))],
     content: Annotated[str, Hint("A sentence or two.", aliases=("message", "summary"))],
     agent_id: Agent = "",
     session_id: SessionId | None = None,
@@ -99,7 +91,7 @@ def post_event(
     columns = {"path": None if path is None else inside(store, path), "title": _title(store, content)}
     session = _session_of(store, session_id, agent_id)
     payload = {key: content, "reasoning": reasoning}
-    kind = POSTED[event_type]
+    kind = KINDS[event_type]
     event = lifecycle.timeline_event(
         event_type, session, None, payload, event_kind=kind, source="agent", **columns
     )

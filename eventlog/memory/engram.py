@@ -17,8 +17,9 @@ from eventlog.recorder.hooks import append
 from eventlog.recorder.placement import SESSION_ALIAS, time_given
 from eventlog.store import Store
 
-# Its types, and the kind of each in the log.
-_KINDS = {
+# What agents tell each other, with the kind of event that each is; the names are the event types. A mutation
+# is no `file` event: those state contents, which nobody captured here, and a replay rests on them.
+KINDS = {
     "discovery": "observation",
     "decision": "decision",
     "warning": "observation",
@@ -118,8 +119,8 @@ class EngramStore:
 
     def insert(self, event: Event) -> Event:
         """Append an event, in the session named, if any. Raises: InvalidEvent for an unknown type."""
-        if event.event_type not in _KINDS:
-            raise InvalidEvent(f"no event type {event.event_type!r}; there are {', '.join(_KINDS)}")
+        if event.event_type not in KINDS:
+            raise InvalidEvent(f"no event type {event.event_type!r}; there are {', '.join(KINDS)}")
         scope = intent.scope_of(event.scope)
         key = "decision" if event.event_type == "decision" else "message"
         happened_us = time_given(event.timestamp or None) or intent.now_us(self.store)
@@ -132,7 +133,7 @@ class EngramStore:
                 None,
                 {key: event.content, "scope": scope},
                 event_id=event.id or None,
-                event_kind=_KINDS[event.event_type],
+                event_kind=KINDS[event.event_type],
                 source="agent",
                 agent=event.agent_id,
                 repo=self.store.repo_hash,

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventlog.agents.codex import copies, texts, tools, usage
+from eventlog.agents.codex.copies import histories_in as histories_in
 from eventlog.agents.codex.texts import prompt_rest
 from eventlog.agents.codex.words_tail import EVENT, ITEM, Texts
 from eventlog.agents.kit.call import int_of, known, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of, rest_of
-from eventlog.agents.kit.lines import FileSource
 from eventlog.agents.kit.times import time_of
 from eventlog.agents.kit.words import text_in
 from eventlog.base.names import event_id_of
@@ -35,11 +35,6 @@ def directories_of_transcripts(environ: "Mapping[str, str]") -> list[str]:
     """Where Codex keeps its rollouts (docs/adapters.md)."""
     home = environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex"
     return [f"{home}/sessions", f"{home}/archived_sessions"]
-
-
-def histories_in(source: FileSource, head: "list[dict[str, Any]]") -> list[FileSource]:
-    """The histories of other threads with which a rollout begins."""
-    return copies.histories_in(source, head)
 
 
 def recognises(record: "dict[str, Any]") -> bool:
