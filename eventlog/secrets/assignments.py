@@ -13,7 +13,7 @@ from eventlog.secrets.names import (
     is_secret_value,
     kind_of,
 )
-from eventlog.secrets.prefilter import ALNUM_SET, DIGIT, DOTTED, LOWER, NAME_MAX, WORD, run
+from eventlog.secrets.prefilter import ALNUM_SET, DIGIT, DOTTED, LOWER, NAME_MAX, WORD, offsets, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ _LOW = frozenset(LOWER)
 def find(data: bytes, low: bytes, ending: bytes, spans: "list[Span]") -> None:
     """`NAME = value` in the spellings of programs, settings, JSON, headers and command lines."""
     size = len(data)
-    offset = low.find(ending)
-    while offset >= 0:
+    for offset in offsets(low, ending):
         name_end = offset + len(ending)
         if name_end < size and data[name_end] in _AFTER_NAME:
             before = low[max(0, offset - NAME_MAX) : offset]
@@ -44,7 +43,6 @@ def find(data: bytes, low: bytes, ending: bytes, spans: "list[Span]") -> None:
             if is_secret_name(name):
                 word = before[len(before.rstrip(DOTTED)) :]
                 _find_value(data, name_end, name, (word or ending).startswith(b"-"), spans)
-        offset = low.find(ending, name_end)
 
 
 def _find_value(data: bytes, offset: int, name: bytes, is_flag: bool, spans: "list[Span]") -> None:

@@ -333,30 +333,21 @@ def offsets(data: bytes, mark: bytes, step: int = 0) -> "Iterator[int]":
 
 def _may_be_token(data: bytes, beginning: bytes) -> bool:
     _, allowed, least, *_ = RULES[beginning]
-    offset = data.find(beginning)
-    while offset >= 0:
-        offset += len(beginning)
-        if run(data, offset, allowed, least) == least:
-            return True
-        offset = data.find(beginning, offset)
-    return False
+    size = len(beginning)
+    return any(run(data, offset + size, allowed, least) == least for offset in offsets(data, beginning))
 
 
 def _may_be_url_password(data: bytes) -> bool:
-    offset = data.find(b"://")
-    while offset >= 0:
-        offset += 3
-        user = data[offset : offset + 6 * URL_USER_MAX].partition(b"@")
+    for offset in offsets(data, b"://"):
+        user = data[offset + 3 : offset + 3 + 6 * URL_USER_MAX].partition(b"@")
         if user[1] and b":" in user[0] and user[0] == user[0].translate(None, b" /<>'`|(){}"):
             return True
-        offset = data.find(b"://", offset)
     return False
 
 
 def _may_be_line(data: bytes) -> bool:
     """Whether `password` and one word with a digit or a capital end a line."""
-    offset = data.find(b"assword ")
-    while offset >= 0:
+    for offset in offsets(data, b"assword "):
         start = offset + 8 + run(data, offset + 8, b" ", 16)
         window = data[start : start + 80]
         word = (
@@ -368,18 +359,11 @@ def _may_be_line(data: bytes) -> bool:
         )
         if len(word) >= 6 and b" " not in word.rstrip(b" "):
             return True
-        offset = data.find(b"assword ", offset + 8)
     return False
 
 
 def _may_be_bearer(low: bytes) -> bool:
-    offset = low.find(b"bearer")
-    while offset >= 0:
-        offset += 6
-        if low[offset : offset + 1] in (b" ", b"\t", b"\\"):
-            return True
-        offset = low.find(b"bearer", offset)
-    return False
+    return any(low[offset + 6 : offset + 7] in (b" ", b"\t", b"\\") for offset in offsets(low, b"bearer"))
 
 
 def _flags(pieces: "list[bytes]") -> "list[bytes]":

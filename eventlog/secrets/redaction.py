@@ -395,10 +395,7 @@ class Redactor:
             _find_private(data, spans)
         denied: "list[Span]" = []
         for text in self._denied:
-            offset = data.find(text)
-            while offset >= 0:
-                denied.append((offset, offset + len(text), DENIED))
-                offset = data.find(text, offset + len(text))
+            denied += [(offset, offset + len(text), DENIED) for offset in prefilter.offsets(data, text)]
         for expression in self._expressions:
             denied += [(m.start(), m.end(), DENIED) for m in expression.finditer(data) if m.end() > m.start()]
         if self._erased is not None:
@@ -496,13 +493,11 @@ def _find_private(data: bytes, spans: "list[Span]") -> None:
 def _marks(data: bytes) -> "list[tuple[int, int]]":
     """The spans of our marks."""
     marks = []
-    offset = data.find(_MARK)
-    while offset >= 0:
+    for offset in prefilter.offsets(data, _MARK, 1):
         end = data.find(b"]", offset, offset + 64)
         kind, _, digits = data[offset + len(_MARK) : end].partition(b":")
         if end > 0 and kind and len(digits) == _FINGERPRINT_DIGITS and not digits.strip(_HEX):
             marks.append((offset, end + 1))
-        offset = data.find(_MARK, offset + 1)
     return marks
 
 

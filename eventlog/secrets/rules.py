@@ -417,8 +417,7 @@ def _is_url_password(text: bytes) -> bool:
 
 
 def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    offset = low.find(b"bearer")
-    while offset >= 0:
+    for offset in offsets(low, b"bearer"):
         start = offset + 6 + _run(data, offset + 6, SPACES, 4)
         if start > offset + 6:
             size = _run(data, start, DOTTED + b"~+/=", VALUE_MAX)
@@ -427,4 +426,3 @@ def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
             value = data[start : start + size].rstrip(b".")
             if size >= 16 and is_random(value):
                 spans.append((start, start + len(value), "authorization"))
-        offset = low.find(b"bearer", max(start, offset + 6))
