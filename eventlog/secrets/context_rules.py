@@ -178,8 +178,9 @@ def _occurrences(low: bytes, word: bytes) -> "Iterator[int]":
 
 
 def _add(data: bytes, text: bytes, start: int, end: int, spans: "list[Span]") -> None:
+    """Add `text`, which is within these bytes, if it is a real password."""
     offset = data.find(text, start, end)
-    if offset >= 0:
+    if offset >= 0 and _is_typed(text):
         spans.append((offset, offset + len(text), "password"))
 
 
@@ -188,18 +189,22 @@ def _arguments(data: bytes, spans: "list[Span]") -> None:
         for offset in _occurrences(data, front):
             line = _words(data, offset + len(front), _line_end(data, offset))
             plain = [word for word in line if not word[2].startswith(b"-")]
-            if len(plain) > further and _is_typed(plain[further][2]):
-                _add(data, plain[further][2], plain[further][0], plain[further][1], spans)
+            if len(plain) > further:
+                start, end, text = plain[further]
+                _add(data, text, start, end, spans)
 
 
 def _pass_arguments(data: bytes, low: bytes, spans: "list[Span]") -> None:
     for offset in offsets(low, b"pass:"):  # openssl -passin pass:x
-        size = _until(data, offset + 5)
         front = low[max(0, offset - 12) : offset].rstrip(b" '\"")
-        if front.endswith((b"-pass", b"-passin", b"-passout")) and _is_typed(
-            data[offset + 5 : offset + 5 + size]
-        ):
-            spans.append((offset + 5, offset + 5 + size, "password"))
+        if front.endswith((b"-pass", b"-passin", b"-passout")):
+            _add_word(data, offset + 5, spans)
+
+
+def _add_word(data: bytes, start: int, spans: "list[Span]") -> None:
+    """Add the word that begins at `start`, if it is a real password."""
+    end = start + _until(data, start)
+    _add(data, data[start:end], start, end, spans)
 
 
 def _until(data: bytes, offset: int) -> int:
@@ -232,8 +237,7 @@ def _options(
                 if how and how != b"attached":
                     value = value.partition(how)[2] if how in value else b""
                 value = value.rstrip(b";,)]}")
-                if value and _is_typed(value):
-                    _add(data, value, start, end, spans)
+                _add(data, value, start, end, spans)
 
 
 def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
@@ -251,15 +255,14 @@ def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
             if words:
                 text = words[0][2]
                 value = text.partition(b":")[2] if b"chpasswd" in target and b":" in text else text
-                if _is_typed(value):
-                    _add(data, value, words[0][0], words[0][1], spans)
+                _add(data, value, words[0][0], words[0][1], spans)
     for offset in offsets(low, b"printf "):
         end = _line_end(data, offset)
         front, bar, target = low[offset:end].partition(b"|")
         if bar and (b"chpasswd" in target or b"stdin" in target):
             for start, stop, text in _words(data, offset + 7, offset + len(front)):
                 value = text.replace(b"\\n", b"").rpartition(b":")[2]
-                if b"%" not in value and _is_typed(value):
+                if b"%" not in value:
                     _add(data, value, start, stop, spans)
 
 
@@ -270,10 +273,8 @@ def _expect(data: bytes, spans: "list[Span]") -> None:
         start += run(data, start, b"\\", 2)
         sign = data[start : start + 1]
         start += sign in (b'"', b"{")
-        size = _until(data, start)
-        value = data[start : start + size]
-        if sign in (b'"', b"{") and b"assword" in before and _is_typed(value):
-            spans.append((start, start + size, "password"))
+        if sign in (b'"', b"{") and b"assword" in before:
+            _add_word(data, start, spans)
 
 
 def _crypts(data: bytes, spans: "list[Span]") -> None:
@@ -302,13 +303,8 @@ def _pgpass(data: bytes, spans: "list[Span]") -> None:
             fields = data[start:end].rstrip(b"\r").split(b":", 4)
             if len(fields) == 5 and (fields[1].isdigit() or fields[1] == b"*") and fields[2] and fields[3]:
                 value = fields[4].rstrip(b" \t\"',")
-                if (
-                    not any(c in b"".join(fields[:4]) for c in b" \t\"'/@=")
-                    and b" " not in value
-                    and _is_typed(value)
-                ):
-                    begin = start + sum(map(len, fields[:4])) + 4
-                    spans.append((begin, begin + len(value), "password"))
+                if not any(c in b"".join(fields[:4]) for c in b" \t\"'/@="):
+                    _add(data, value, start + sum(map(len, fields[:4])) + 4, end, spans)
 
 
 def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
@@ -317,9 +313,7 @@ def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
         if start > offset + 8:
             before = low[max(0, offset - 300) : offset].split()
             if before[-2:-1] == [b"login"] and (b"machine" in before or b"default" in before):
-                size = _until(data, start)
-                if _is_typed(data[start : start + size]):
-                    spans.append((start, start + size, "password"))
+                _add_word(data, start, spans)
 
 
 def _lines(data: bytes, spans: "list[Span]") -> None:
@@ -345,9 +339,8 @@ def _shared_keys(data: bytes, spans: "list[Span]") -> None:
     for offset in offsets(data, b"PSK "):
         start = offset + 4 + run(data, offset + 4, b"\\", 2)
         close = data.find(b'"', start + 1, start + 200)
-        value = data[start + 1 : close].rstrip(b"\\")
-        if data[start : start + 1] == b'"' and close > 0 and _is_typed(value):
-            spans.append((start + 1, start + 1 + len(value), "password"))
+        if data[start : start + 1] == b'"' and close > 0:
+            _add(data, data[start + 1 : close].rstrip(b"\\"), start + 1, close, spans)
 
 
 def _accounts(data: bytes, spans: "list[Span]") -> None:
@@ -360,9 +353,8 @@ def _accounts(data: bytes, spans: "list[Span]") -> None:
             user, _, value = data[start:end].partition(sign)
             if sign == b"/":
                 value = value.rpartition(b"@")[0].partition(b"@//")[0]
-            if user and value and _is_typed(value):
-                start += len(user) + 1
-                spans.append((start, start + len(value), "password"))
+            if user:
+                _add(data, value, start + len(user) + 1, end, spans)
 
 
 def _other_keys(data: bytes, spans: "list[Span]") -> None:
@@ -385,9 +377,8 @@ def _other_keys(data: bytes, spans: "list[Span]") -> None:
 def _bindpw(data: bytes, low: bytes, spans: "list[Span]") -> None:
     for offset in offsets(low, b"bindpw"):
         start = offset + 6 + run(data, offset + 6, b" \t", 8)
-        size = _until(data, start)
-        if start > offset + 6 and _is_typed(data[start : start + size]):
-            spans.append((start, start + size, "password"))
+        if start > offset + 6:
+            _add_word(data, start, spans)
 
 
 def _cookies(data: bytes, low: bytes, spans: "list[Span]") -> None:
@@ -458,8 +449,8 @@ def _sql(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 front = low[max(0, offset - 24) : offset].rstrip()
                 close = data.find(quote, start + 1, start + 130)
                 is_set = word != b"password" or front.endswith((b"with", b"encrypted"))
-                if close > 0 and is_set and _is_typed(data[start + 1 : close]):
-                    spans.append((start + 1, close, "password"))
+                if close > 0 and is_set:
+                    _add(data, data[start + 1 : close], start + 1, close, spans)
 
 
 def _jwk(data: bytes, spans: "list[Span]") -> None:
@@ -568,7 +559,5 @@ def _tags(data: bytes, low: bytes, spans: "list[Span]") -> None:
                 and data[close - 1 : close] != b"/"
             ):
                 stop = data.find(b"<", close, close + 300)
-                value = data[close + 1 : stop].strip() if stop > 0 else b""
-                if value and _is_typed(value):
-                    start = data.find(value, close + 1)
-                    spans.append((start, start + len(value), "password"))
+                if stop > 0:
+                    _add(data, data[close + 1 : stop].strip(), close + 1, stop, spans)
