@@ -112,37 +112,26 @@ def parts(
     ]
     maker = _Lines(looker, now_us, {file["path"]: file for file in facts["files"]})
     last = last_turn.last_of(facts["turns"])
-    turns = [turn for turn in facts["turns"] if turn is not last]
-    relevant, shown = _relevant({**facts, "turns": turns}, about, maker)
-    errors_total = facts["errors_total"]
+    others_facts = {**facts, "turns": [turn for turn in facts["turns"] if turn is not last]}
+    relevant, shown = _relevant(others_facts, about, maker)
+
+    def newest(kind: str, title: str, line: "Callable[[Facts], str]", most: int, total: int) -> Section:
+        """The newest facts of a kind that no section above shows."""
+        new = [fact for fact in others_facts[kind] if fact["event"] not in shown]
+        left = max(0, total - (len(others_facts[kind]) - len(new)))
+        return Section(kind, title, [line(fact) for fact in new[:most]], left)
+
+    decisions, errors, files = facts["decisions_total"], facts["errors_total"], len(facts["files"])
     sections = (
         last_turn.section(facts, last, lambda at: ago(at, now_us)),
         _warnings(facts, reader, {session["id"] for session in active}, maker),
         _sessions(others, now_us),
         relevant,
-        _section(
-            "decisions",
-            f"## Open decisions ({facts['decisions_total']:,})",
-            facts["decisions"],
-            shown,
-            maker.decision,
-            _DECISIONS,
-            facts["decisions_total"],
-        ),
-        _section("turns", "## Recent turns", turns, shown, maker.turn, _TURNS, 0),
+        newest("decisions", f"## Open decisions ({decisions:,})", maker.decision, _DECISIONS, decisions),
+        newest("turns", "## Recent turns", maker.turn, _TURNS, 0),
         _codes(facts),
-        _section(
-            "errors",
-            f"## Unresolved errors ({errors_total:,})",
-            facts["errors"],
-            shown,
-            maker.error,
-            _ERRORS,
-            errors_total,
-        ),
-        _section(
-            "files", "## Files changed last", facts["files"], shown, maker.file, _FILES, len(facts["files"])
-        ),
+        newest("errors", f"## Unresolved errors ({errors:,})", maker.error, _ERRORS, errors),
+        newest("files", "## Files changed last", maker.file, _FILES, files),
         _knowledge(facts),
     )
     return about, others, sections
@@ -261,20 +250,6 @@ def _warnings(facts: "Facts", reader: BriefingReader, active: "set[str]", maker:
 def _sessions(active: "list[Facts]", now_us: int) -> Section:
     lines = [session_line(session, now_us) for session in active[:_SESSIONS]]
     return Section("sessions", f"## Active Sessions ({len(active)})", lines, len(active))
-
-
-def _section(
-    kind: str,
-    title: str,
-    facts: "Sequence[Facts]",
-    shown: "set[str]",
-    line: "Callable[[Facts], str]",
-    most: int,
-    total: int,
-) -> Section:
-    """The newest facts that no section above shows."""
-    new = [fact for fact in facts if fact["event"] not in shown]
-    return Section(kind, title, [line(fact) for fact in new[:most]], max(0, total - (len(facts) - len(new))))
 
 
 def _codes(facts: "Facts") -> Section:
