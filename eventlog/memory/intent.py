@@ -152,7 +152,7 @@ def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> 
 
     A store that cannot be written to stays as it is. Two processes that find the same write it once (I8).
     """
-    events = stale_ends(store, now_us, hours)
+    events = stale_ends(store, _active(store), now_us, hours)
     try:
         store.append_rows(events)
     except EventLogError:
@@ -166,7 +166,7 @@ def listed_without_stale(store: Store, now_us: int) -> list[Intent]:
     Without what was declared for them, for which payloads would be read.
     """
     sessions = _active(store)
-    ends = _stale_ends(store, sessions, now_us, STALE_SESSION_HOURS)
+    ends = stale_ends(store, sessions, now_us)
     try:
         store.append_rows(ends)
     except EventLogError:
@@ -178,12 +178,10 @@ def _active(store: Store) -> list[Intent]:
     return [s for s in _matching(store, "status = 'active'", [], declared=False) if s.is_active]
 
 
-def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> list[Event]:
-    """The events that `end_stale` appends."""
-    return _stale_ends(store, _active(store), now_us, hours)
-
-
-def _stale_ends(store: Store, sessions: Iterable[Intent], now_us: int, hours: float) -> list[Event]:
+def stale_ends(
+    store: Store, sessions: Iterable[Intent], now_us: int, hours: float = STALE_SESSION_HOURS
+) -> list[Event]:
+    """The events that end those of these sessions that nobody ended in time."""
     return [
         _end_of(
             store,

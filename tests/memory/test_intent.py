@@ -155,7 +155,7 @@ def test_a_session_that_nobody_ended_is_over_24_hours_after_it_began(store: Stor
     assert intent.end_stale(store, limit) == 0
     assert [one.is_active for one in intent.listed(store)] == [True]
     with Store.open(store.layout.root) as other:
-        found_too = intent.stale_ends(other, limit + 1)
+        found_too = intent.stale_ends(other, intent.listed(other), limit + 1)
         assert intent.end_stale(store, limit + 1) == 1
         other.append(found_too)
     assert intent.end_stale(store, limit + 1) == 0
