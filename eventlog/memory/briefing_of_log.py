@@ -94,10 +94,7 @@ def gather(store: Store) -> "dict[str, Any]":
     """The facts of docs/briefing.md, folded from what the index knows of the log."""
     position, journal, offset = _end_of_log(store)
     workers = who.who(store)
-    totals = store.query(
-        "select total_sessions, total_turns from sessions_master where repo = $1", [store.repo_hash]
-    ).rows
-    sessions, turns = totals[0] if totals else (0, 0)
+    sessions, turns = window.totals(store)
     met = who.overlaps(workers)
     fold = FactsFold(empty(store.project_name, store.repo_hash))
     for event in chain(
@@ -118,8 +115,8 @@ def gather(store: Store) -> "dict[str, Any]":
         "project": {
             "name": store.project_name,
             "repo": store.repo_hash,
-            "sessions": int(sessions),
-            "turns": int(turns),
+            "sessions": sessions,
+            "turns": turns,
         },
         "knowledge": [{"event": fact.event_id, "text": fact.text} for fact in window.project_facts(store)],
         "overlaps": [

@@ -5,7 +5,6 @@ read is no context (S4-17), and its bytes stay. Files are replaced whole, so a r
 new one; any number of processes may read and write.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from urllib.parse import quote
 
 from eventlog.memory.budget import tokens_of
 from eventlog.memory.codes import ACTIVE, SessionContextCapture, lines_of
-from eventlog.memory.files import make_private, read_json, replace_file
+from eventlog.memory.files import make_private, pretty, read_json, replace_file, stamp
 
 EXPIRES_AFTER = timedelta(days=7)
 _ACTIVE, _ARCHIVE = "active-", "archive"
@@ -135,7 +134,7 @@ def stored(context: SessionContext) -> "dict[str, Any]":
     return {
         "session_id": context.id,
         "project": context.project,
-        "timestamp": _text_of(context.timestamp),
+        "timestamp": stamp(context.timestamp),
         "files": list(context.files_modified),
         "functions": list(context.key_functions),
         "decisions": list(context.decisions),
@@ -143,14 +142,13 @@ def stored(context: SessionContext) -> "dict[str, Any]":
         "next_actions": lines_of({"next_actions": list(context.next_actions)})[1:],
         "completed": list(context.completed),
         "phase": context.phase,
-        "metadata": {"expires_at": _text_of(context.timestamp + EXPIRES_AFTER)},
+        "metadata": {"expires_at": stamp(context.timestamp + EXPIRES_AFTER)},
     }
 
 
 def encoded(context: SessionContext, **more: object) -> bytes:
     """The bytes of its file; `more` are keys beside those of the format."""
-    data = {**stored(context), **more}
-    return json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    return pretty({**stored(context), **more})
 
 
 def is_expired(data: "dict[str, Any]", now: "datetime | None" = None) -> bool:
@@ -168,9 +166,8 @@ def archive(path: Path, data: "dict[str, Any]", now: "datetime | None" = None) -
     """Move a context to the archive, under its session's id. Nothing that is there is replaced."""
     name = data.get("session_id")
     stem = _file_name(name) if isinstance(name, str) and name else path.stem
-    archived = {**data, "archived_at": _text_of(now or datetime.now(UTC))}
-    text = json.dumps(archived, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-    replace_file(_free(path.parent / _ARCHIVE, stem), text)
+    archived = {**data, "archived_at": stamp(now or datetime.now(UTC))}
+    replace_file(_free(path.parent / _ARCHIVE, stem), pretty(archived))
     path.unlink(missing_ok=True)
 
 
@@ -199,7 +196,3 @@ def _load(path: Path) -> "dict[str, Any] | None":
 
 def _file_name(name: str) -> str:
     return quote(name, safe=" ", errors="surrogatepass")[:200] or "%"
-
-
-def _text_of(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

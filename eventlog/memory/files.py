@@ -5,6 +5,7 @@ Any number of processes may read and write; a reader sees the old file or the ne
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,16 @@ def read_json(path: Path) -> Any:
             return json.loads(file.read(_SIZE_MAX))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def pretty(data: "dict[str, Any]") -> bytes:
+    """The bytes of a JSON file that people may read."""
+    return json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def stamp(time: datetime) -> str:
+    """A time as these files have it: ISO 8601 in UTC."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def make_private(directory: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from eventlog.base import config
 from eventlog.base.errors import Refused
+from eventlog.memory.files import stamp
 from eventlog.memory.retrieved import retrieve
 from eventlog.memory.shared_bundle import Bundle, bundle
 from eventlog.memory.shared_claims import claims_of, doubts, freshness, refuse_doubts, with_hashes
@@ -35,7 +36,7 @@ from eventlog.memory.shared_state import (
     staleness,
     state_of,
 )
-from eventlog.memory.shared_store import ContextStore, stamp
+from eventlog.memory.shared_store import ContextStore
 
 FLAG = "share_session"
 VARIABLE = "SHARED_CONTEXT_ENABLED"

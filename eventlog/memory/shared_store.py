@@ -26,7 +26,7 @@ from eventlog.base.fs import store_error
 from eventlog.base.jsontext import object_of
 from eventlog.base.locks import CONTEXT, acquire
 from eventlog.base.types import Event
-from eventlog.memory.files import make_private, read_json, replace_file
+from eventlog.memory.files import make_private, pretty, read_json, replace_file, stamp
 from eventlog.memory.shared_entry import (
     PHASES,
     SCHEMA_VERSION,
@@ -113,7 +113,7 @@ class ContextStore:
             all_sessions = self.sessions(phase)
             all_sessions[key] = {**all_sessions.get(key, {}), **sessions}
             rows = [{"key": k.as_dict(), SESSIONS: all_sessions[k]} for k in sorted(all_sessions)]
-            self._put(self.path(phase, local=True), _encoded({"entries": rows}))
+            self._put(self.path(phase, local=True), pretty({"entries": rows}))
 
     def sessions(self, phase: str) -> "dict[EntryKey, dict[str, Any]]":
         """Ids of tools' sessions; what cannot be read is as if it were not there."""
@@ -207,7 +207,7 @@ class ContextStore:
 
     def _write(self, phase: str, entries: "dict[EntryKey, Entry]") -> None:
         rows = [entries[key] for key in sorted(entries)]
-        self._put(self.path(phase), _encoded({"schema_version": SCHEMA_VERSION, "entries": rows}))
+        self._put(self.path(phase), pretty({"schema_version": SCHEMA_VERSION, "entries": rows}))
         everything = {name: self._logged(name) for name in PHASES} | {phase: entries}
         self._put(Path(self.root) / SUMMARY_FILE, dashboard(everything))
 
@@ -264,14 +264,5 @@ def _event(phase: str, operation: str, entry: Entry) -> Event:
     }
 
 
-def stamp(time: datetime) -> str:
-    """A time as entries have it: ISO 8601 in UTC."""
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def _time_of(entry: Entry) -> str:
     return str(entry.get("updated_at") or "")
-
-
-def _encoded(data: "dict[str, Any]") -> bytes:
-    return json.dumps(data, indent=2, ensure_ascii=False, sort_keys=False).encode("utf-8", "replace") + b"\n"
