@@ -15,7 +15,7 @@ from eventlog.agents.codex.words_tail import EVENT, ITEM, Texts
 from eventlog.agents.kit.call import int_of, known, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of, rest_of
 from eventlog.agents.kit.times import time_of
-from eventlog.agents.kit.words import text_in
+from eventlog.agents.kit.words import objects_of, text_in
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 
@@ -338,7 +338,7 @@ class CodexReader:
         kind = item.get("type")
         if kind == "message" and item.get("role") == "assistant":
             self._settle_held(item)
-            self._answer(text_in(item.get("content")), ITEM, rest_of(item, texts.OF_MESSAGE))
+            self._say("text", text_in(item.get("content")), ITEM, rest_of(item, texts.OF_MESSAGE))
             return
         self._settle_held()
         if kind == "message" and item.get("role") == "user":
@@ -371,7 +371,7 @@ class CodexReader:
             same = item is not None and text_in(item.get("content")) == text
             rest = rest_of(held, texts.OF_USER)
             more = rest_of(item, texts.OF_MESSAGE) if same and item else {}
-            self._answer(text, EVENT, {**more, **rest})
+            self._say("text", text, EVENT, {**more, **rest})
             self._draft.add_rest("message", more, was_imported=was_imported)
         draft.of_line, self._number = now, here
         if draft.turn is not None and self._turn is None:
@@ -381,31 +381,26 @@ class CodexReader:
         line = self._draft.line
         self._held = (kind, record, self._draft.of_line, self._number, line is not None and line.is_imported)
 
-    def _answer(self, text: str, channel: int, rest: "dict[str, Any]") -> None:
-        nth = self._texts.nth("text", text, channel)
-        if nth:
-            self._works()
-            self._message("text", text, nth, rest)
-
-    def _message(self, kind: str, text: str, nth: int, rest: "dict[str, Any]") -> None:
+    def _say(self, kind: str, text: str, channel: int, rest: "dict[str, Any]") -> bool:
+        """Tell what the model said or thought, unless the other channel had it; whether it is told."""
+        nth = self._texts.nth(kind, text, channel)
+        if not nth:
+            return False
+        self._works()
         draft = self._draft
         if self._model is not None:
             draft.of_line["model"] = self._model
         turn = draft.of_line.get("agent_turn_id") or draft.session
         where = f"{self._subagent or ''}:{turn}"
         draft.message(kind, text, kind, where, digest_of(text), str(nth), **rest)
+        return True
 
     def _reasoning(self, item: "dict[str, Any]") -> None:
-        parts = item.get("summary")
         rest = rest_of(item, texts.OF_REASONING)
-        for part in parts if isinstance(parts, list) else []:
-            text = part.get("text") if isinstance(part, dict) else None
-            if isinstance(text, str) and text:
-                nth = self._texts.nth("reasoning", text, ITEM)
-                if nth:
-                    self._works()
-                    self._message("reasoning", text, nth, rest)
-                    rest = {}
+        for part in objects_of(item.get("summary")):
+            text = part.get("text")
+            if isinstance(text, str) and text and self._say("reasoning", text, ITEM, rest):
+                rest = {}
         if rest.keys() - {"id"}:  # a sealed thought is for its provider alone; an id says nothing
             self._raw(rest, "response_item/reasoning")
 
@@ -475,10 +470,7 @@ class CodexReader:
     def _agent_reasoning(self, payload: "dict[str, Any]") -> None:
         text = payload.get("text")
         if isinstance(text, str) and text:
-            nth = self._texts.nth("reasoning", text, EVENT)
-            if nth:
-                self._works()
-                self._message("reasoning", text, nth, {})
+            self._say("reasoning", text, EVENT, {})
 
     def _settings(self, payload: "dict[str, Any]") -> None:
         self._model = text_of(object_of(payload, "thread_settings"), "model") or self._model
