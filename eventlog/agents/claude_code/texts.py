@@ -3,6 +3,7 @@
 import re
 
 from eventlog.agents.claude_code.hooks import NOTIFICATION as NOTIFICATION
+from eventlog.agents.kit.words import objects_of
 
 INTERRUPTED = "[Request interrupted"
 # A command that the model gets, and one that the client runs itself, as a rule.
@@ -25,11 +26,7 @@ def texts_of(content: object) -> list[str]:
     """The texts of a message's content: itself, or those of its text blocks."""
     if isinstance(content, str):
         return [content]
-    if not isinstance(content, list):
-        return []
-    texts = [
-        block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"
-    ]
+    texts = [block.get("text") for block in objects_of(content) if block.get("type") == "text"]
     return [text for text in texts if isinstance(text, str)]
 
 
@@ -40,11 +37,7 @@ def is_persons(text: str) -> bool:
 
 def attached(blocks: object) -> str | None:
     """What a message without words holds, such as `(image, 2 documents)`; None when it holds nothing."""
-    kinds = (
-        [str(block.get("type")) for block in blocks if isinstance(block, dict)]
-        if isinstance(blocks, list)
-        else []
-    )
+    kinds = [str(block.get("type")) for block in objects_of(blocks)]
     counts = {kind: kinds.count(kind) for kind in kinds}
     kinds_text = ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in counts.items())
     return f"({kinds_text})" if kinds_text else None

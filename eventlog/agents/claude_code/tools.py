@@ -6,6 +6,7 @@ from typing import Any
 from eventlog.agents.claude_code.hooks import ORIGINALS, TOOL_ERROR, TOOLS
 from eventlog.agents.kit.call import int_of, object_of, text_of
 from eventlog.agents.kit.draft import REPLACE, SEEN, WRITE, FileEdit
+from eventlog.agents.kit.words import objects_of
 
 _ORIGINALS = (*ORIGINALS, "original_file")
 # Lines that are longer have been shown cut by some versions.
@@ -17,10 +18,7 @@ _NUMBERED = ("%6d→%s", "%d\t%s", "%6d\t%s")
 def is_work(record: "dict[str, Any]") -> bool:
     """Whether a line is the model's, or the result of a tool."""
     content = object_of(record, "message").get("content")
-    return record.get("type") == "assistant" or (
-        isinstance(content, list)
-        and any(isinstance(block, dict) and "tool_use_id" in block for block in content)
-    )
+    return record.get("type") == "assistant" or any("tool_use_id" in block for block in objects_of(content))
 
 
 def edits_of(tool: "str | None", args: object, outcome: object) -> "list[FileEdit]":

@@ -26,6 +26,7 @@ from eventlog.agents.claude_code.usage_tail import call_of, message_id_of, plain
 from eventlog.agents.kit.call import ToolUse, int_of, is_global, object_of, text_of
 from eventlog.agents.kit.draft import Draft, rest_of
 from eventlog.agents.kit.times import time_of
+from eventlog.agents.kit.words import objects_of
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
 
@@ -244,13 +245,10 @@ class ClaudeCodeReader:
     def _user(self, record: _Object) -> None:
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, list):
-            results = [
-                block for block in content if isinstance(block, dict) and block.get("type") == "tool_result"
-            ]
-            if results:
-                self._results(record, content, results)
-                return
+        results = [block for block in objects_of(content) if block.get("type") == "tool_result"]
+        if isinstance(content, list) and results:
+            self._results(record, content, results)
+            return
         texts = texts_of(content)
         asked = [text for text in texts if own.is_persons(text)]
         has_more = isinstance(content, list) and len(content) > len(texts)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from eventlog.agents.kit.draft import rest_of
+from eventlog.agents.kit.words import objects_of
 
 # Of items and events, what columns hold or what another event records.
 PASSTHROUGH = "internal_chat_message_metadata_passthrough"
@@ -30,8 +31,6 @@ def prompt_rest(item: "dict[str, Any]") -> "dict[str, Any]":
     """What an item says of a prompt besides its text; the content where there is more than texts."""
     rest = rest_of(item, OF_MESSAGE)
     content = item.get("content")
-    if isinstance(content, list) and any(
-        block.get("type") != "input_text" for block in content if isinstance(block, dict)
-    ):
+    if any(block.get("type") != "input_text" for block in objects_of(content)):
         rest["content"] = content
     return rest

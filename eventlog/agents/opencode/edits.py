@@ -4,6 +4,7 @@ from typing import Any
 
 from eventlog.agents.kit.call import int_of, object_of, text_of
 from eventlog.agents.kit.draft import DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit
+from eventlog.agents.kit.words import objects_of
 
 _CUT = "(line truncated to "
 
@@ -11,11 +12,9 @@ _CUT = "(line truncated to "
 def edits_of(tool: "str | None", args: "dict[str, Any]", metadata: "dict[str, Any]") -> list[FileEdit]:
     """The edits of a call that came to its end; contents where it says them, else how they changed."""
     if tool == "multiedit":
-        results = metadata.get("results")
-        shown = [object_of(edit, "filediff") for edit in results or () if isinstance(edit, dict)]
-        asked = [edit for edit in args.get("edits") or () if isinstance(edit, dict)]
+        shown = [object_of(edit, "filediff") for edit in objects_of(metadata.get("results"))]
         edits = []
-        for number, edit in enumerate(asked):
+        for number, edit in enumerate(objects_of(args.get("edits"))):
             diff = shown[number] if number < len(shown) else {}
             edits += _edit({"filePath": args.get("filePath"), **edit}, {"filediff": diff})
         return edits
@@ -24,8 +23,7 @@ def edits_of(tool: "str | None", args: "dict[str, Any]", metadata: "dict[str, An
     if tool == "edit":
         return _edit(args, metadata)
     if tool in ("patch", "apply_patch"):
-        files = metadata.get("files")
-        return [edit for file in files or () if isinstance(file, dict) for edit in _patched(file)]
+        return [edit for file in objects_of(metadata.get("files")) for edit in _patched(file)]
     return []
 
 
