@@ -27,18 +27,24 @@ _TAILS: dict[tuple[str, bytes], TailMemory] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One argument of a tool. `default` None means no default; `aliases` are other names for it."""
+class Hint:
+    """What the signature of a tool cannot say of a parameter; `aliases` are other names for it."""
 
-    name: str
-    kind: str
     text: str = ""
-    required: bool = False
-    default: Any = None
     choices: tuple[str, ...] = ()
     least: int = 0
     most: int = 1_000_000
     aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter(Hint):
+    """One argument of a tool. `default` None means no default."""
+
+    name: str
+    kind: str
+    required: bool = False
+    default: Any = None
 
     def schema(self) -> dict[str, Any]:
         """The argument in JSON Schema. Only the refusal states bounds: agents pay for each word here."""
@@ -93,9 +99,9 @@ def _is_text(value: Any) -> bool:
 
 
 _KINDS = {str: TEXT, int: NUMBER, float: SHARE, bool: FLAG, list[str]: TEXTS}
-STORE = Parameter("store", TEXT, "Project directory.")
-CURSOR = Parameter("cursor", TEXT)
-MAX_CHARS = Parameter("max_chars", NUMBER, least=page.CHARS_MIN, most=page.CHARS_MAX)
+STORE = Parameter(name="store", kind=TEXT, text="Project directory.")
+CURSOR = Parameter(name="cursor", kind=TEXT)
+MAX_CHARS = Parameter(name="max_chars", kind=NUMBER, least=page.CHARS_MIN, most=page.CHARS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +116,6 @@ class WriteReceipt:
 Answer = str | Iterable[str] | WriteReceipt
 # The fields for programs; with the text, since many clients show their model nothing else.
 Structured = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """What the signature of a tool cannot say of a parameter; as in `Parameter`."""
-
-    text: str = ""
-    choices: tuple[str, ...] = ()
-    least: int = 0
-    most: int = 1_000_000
-    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +222,8 @@ def _parameter(stated: inspect.Parameter) -> Parameter:
     kind, hint = get_args(hinted) if hasattr(hinted, "__metadata__") else (hinted, Hint())
     required = stated.default is stated.empty
     default = None if required else stated.default
-    return Parameter(stated.name, _KINDS[kind], required=required, default=default, **asdict(hint))
+    known = asdict(hint)
+    return Parameter(name=stated.name, kind=_KINDS[kind], required=required, default=default, **known)
 
 
 @dataclass(frozen=True, slots=True)

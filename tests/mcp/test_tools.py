@@ -280,7 +280,7 @@ def test_roots_are_directories_of_this_machine() -> None:
 )  # fmt: skip
 def test_arguments_are_checked(kind: str, value: Any) -> None:
     """Bad input is refused in one line that names the argument, before any store is opened."""
-    tool = Tool("one", "", "", lambda store, x: "", (Parameter("x", kind, "", most=100),))
+    tool = Tool("one", "", "", lambda store, x: "", (Parameter(name="x", kind=kind, most=100),))
     with pytest.raises(Refused, match=r"^x must be .*\.$"):
         ToolCall.of(tool, {"x": value})
     assert ToolCall.of(tool, {"x": None}).arguments["x"] is None
