@@ -15,7 +15,7 @@ Pure functions.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -113,11 +113,13 @@ def parse(text: str, where: str, *, comments: bool = False) -> Value:
 
 def ours_in(root: Value) -> list[Ours]:
     """Every handler of ours."""
+    hooks = root.member("hooks")
     return [
-        Ours(event, group.data.get("matcher"), handler.value.data)
-        for event, _, group, handlers in _groups(root)
-        for handler in handlers
-        if is_ours(handler.value.data)
+        Ours(event.key, group.value.data.get("matcher"), handler.value.data)
+        for event in _items(hooks)
+        for group in _items(event.value)
+        for handler in _items(group.value.member("hooks"))
+        if event.key is not None and is_ours(handler.value.data)
     ]
 
 
@@ -125,11 +127,9 @@ def is_ours(handler: object) -> bool:
     """Whether a handler starts our hook program."""
     if not isinstance(handler, Mapping):
         return False
-    words = [handler.get("command")]
     arguments = handler.get("args")
-    if isinstance(arguments, list):
-        words += arguments
-    return any(_names_program(word) for word in words if isinstance(word, str))
+    commands = [handler.get("command"), *(arguments if isinstance(arguments, list) else ())]
+    return any(os.path.basename(word) in PROGRAMS for command in commands for word in _words(command))
 
 
 def status_line(root: Value) -> Any:
@@ -330,18 +330,9 @@ def _refuse_shape(root: Value, text: str, where: str) -> None:
             refuse(item.value, f"`{item.key}` is not an array")
 
 
-def _groups(root: Value) -> Iterator[tuple[str, JsonMember, Value, tuple[JsonMember, ...]]]:
-    """(event, its member, a group, the group's handlers) of everything registered."""
-    hooks = root.member("hooks")
-    for event in (hooks.items if hooks is not None else None) or ():
-        for group in event.value.items or ():
-            there = group.value.member("hooks")
-            if there is not None and there.items is not None and event.key is not None:
-                yield event.key, event, group.value, there.items
-
-
-def _names_program(command: str) -> bool:
-    return any(os.path.basename(word) in PROGRAMS for word in _words(command))
+def _items(value: Value | None) -> tuple[JsonMember, ...]:
+    """The members of a container; none of what is no container, or not there."""
+    return () if value is None or value.items is None else value.items
 
 
 def _words(command: object) -> list[str]:
@@ -363,7 +354,7 @@ def _cuts(container: Value | None, of_item: Callable[[JsonMember], list[Edit] | 
 
     Args: of_item: the edits within an item, None where it goes.
     """
-    items = () if container is None or container.items is None else container.items
+    items = _items(container)
     within = [of_item(item) for item in items]
     if items and all(edits is None for edits in within):
         return None
