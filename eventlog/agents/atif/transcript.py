@@ -8,8 +8,8 @@ in the document before. The agent is `atif`, the one that ran is in the session'
 from typing import Any
 
 from eventlog.agents.kit.call import object_of, text_of, without
-from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps, counts, others_in
+from eventlog.agents.kit.draft import digest_of
+from eventlog.agents.kit.steps import Steps, StepsReader, counts, others_in
 from eventlog.agents.kit.words import objects_of, text_in
 
 AGENT = "atif"
@@ -27,12 +27,8 @@ def recognises(record: _Object) -> bool:
     return str(record.get("schema_version")).startswith("ATIF-")
 
 
-class AtifReader:
+class AtifReader(StepsReader):
     """Reads one document, or several, of one session or more."""
-
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self._tell = Steps(draft)
 
     def take(self, record: _Object) -> None:
         draft = self._draft
@@ -57,9 +53,6 @@ class AtifReader:
         version = " ".join(str(agent[name]) for name in ("name", "version") if agent.get(name))
         draft.columns["agent_version"] = version[:200] or "unknown"
         draft.begin_session(session, without(trajectory, "steps", "subagent_trajectories", "final_metrics"))
-
-    def end(self) -> None:
-        self._tell.end()
 
     def _trajectory(self, trajectory: _Object, subagent: str | None) -> None:
         name = subagent or text_of(trajectory, "trajectory_id") or ""

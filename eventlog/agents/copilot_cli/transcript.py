@@ -12,7 +12,7 @@ from eventlog.agents.copilot_cli import chat
 from eventlog.agents.kit.call import int_of, known, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
-from eventlog.agents.kit.steps import Steps, counts
+from eventlog.agents.kit.steps import StepsReader, counts
 from eventlog.agents.kit.words import objects_of, text_in
 from eventlog.base.names import event_id_of
 from eventlog.base.types import Event
@@ -63,12 +63,11 @@ class _Answer(NamedTuple):
     columns: Event
 
 
-class CopilotCliReader:
+class CopilotCliReader(StepsReader):
     """Reads one session."""
 
     def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self._tell = Steps(draft)
+        super().__init__(draft)
         self._chat: chat.Chat | None = None
         self._model: str | None = None
         self._answers: dict[str | None, list[_Answer]] = {}  # model → those that this run counted

@@ -13,7 +13,7 @@ from typing import Any
 from eventlog.agents.kit.call import text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
 from eventlog.agents.kit.lines import FileSource
-from eventlog.agents.kit.steps import Steps, others_in
+from eventlog.agents.kit.steps import StepsReader, others_in
 from eventlog.agents.kit.words import objects_of, text_in
 
 AGENT = "cursor"
@@ -48,12 +48,11 @@ def recognises(record: _Object) -> bool:
     )
 
 
-class CursorReader:
+class CursorReader(StepsReader):
     """Reads one conversation."""
 
     def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self._tell = Steps(draft)
+        super().__init__(draft)
         self._step = 0
 
     def take(self, record: _Object) -> None:
@@ -75,9 +74,6 @@ class CursorReader:
             for number, block in enumerate(blocks):
                 self._block(number, block)
             self._tell.rest(rest, "assistant")
-
-    def end(self) -> None:
-        self._tell.end()
 
     def _user(self, blocks: "list[_Object]", rest: _Object) -> None:
         text = text_in(blocks)

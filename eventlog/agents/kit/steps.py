@@ -157,6 +157,18 @@ class Steps:
         return str(self._draft.session), str(self._step), str(self._number), digest_of(fields)
 
 
+class StepsReader:
+    """A reader that tells the facts of one session by `Steps`."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._tell = Steps(draft)
+
+    def end(self) -> None:
+        """What is still pending at the end."""
+        self._tell.end()
+
+
 def moment_of(at: object) -> int | None:
     """Microseconds of a time that is a text, or milliseconds since 1970."""
     if isinstance(at, (int, float)) and not isinstance(at, bool):

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventlog.agents.kit.call import int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps, others_in
+from eventlog.agents.kit.steps import StepsReader, others_in
 from eventlog.agents.kit.words import objects_of, text_in
 
 AGENT = "pi"
@@ -28,12 +28,11 @@ def recognises(record: _Object) -> bool:
     return record.get("type") == "session" and "id" in record and "cwd" in record
 
 
-class PiReader:
+class PiReader(StepsReader):
     """Reads one session."""
 
     def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self._tell = Steps(draft)
+        super().__init__(draft)
         self._early: list[_Object] = []
         self._previous: object = None
         self._started: dict[object, _Object] = {}  # what tools were started with, by call

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventlog.agents.kit.call import int_of, object_of, text_of, without
 from eventlog.agents.kit.draft import Draft, digest_of
-from eventlog.agents.kit.steps import Steps, arguments_of
+from eventlog.agents.kit.steps import StepsReader, arguments_of
 from eventlog.agents.kit.words import objects_of, text_in
 
 AGENT = "swe-agent"
@@ -28,12 +28,11 @@ def recognises(record: _Object) -> bool:
     return any("action" in element for element in steps) or any("role" in element for element in messages)
 
 
-class SweAgentReader:
+class SweAgentReader(StepsReader):
     """Reads one run."""
 
     def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self._tell = Steps(draft)
+        super().__init__(draft)
         self._steps: list[_Object] = []
         self._open: list[tuple[str, _Object]] = []  # calls without a result, and their steps
         self._is_answered = False
@@ -56,9 +55,6 @@ class SweAgentReader:
         self._close_calls()
         self._tell.begin("info")
         self._info(object_of(record, "info"))
-
-    def end(self) -> None:
-        self._tell.end()
 
     def _message(self, number: int, message: _Object) -> None:
         role, text = message.get("role"), text_in(message.get("content"))
