@@ -14,6 +14,7 @@ from typing import Any
 
 from blake3 import blake3
 
+from eventlog.base.fs import REAL, hash_open
 from eventlog.base.paths import path_text
 from eventlog.memory.shared_entry import summary_hash
 from eventlog.worktree import git
@@ -23,7 +24,6 @@ SUMMARY_FILE = "docs/context_summary.md"
 # What git is asked about: all but the files of shared context.
 _OTHERS = ("--", ".", f":(exclude,top){DIRECTORY}", f":(exclude,top){SUMMARY_FILE}")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_CHUNK = 1 << 20
 _DIFF_SIZE_MAX = 1 << 20
 
 
@@ -162,15 +162,13 @@ def _content_of(path: bytes) -> str:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return "gone"
-    digest = blake3()
     try:
-        while chunk := os.read(fd, _CHUNK):
-            digest.update(chunk)
+        digest = hash_open(REAL, fd)
     except OSError:
         return "unreadable"
     finally:
         os.close(fd)
-    return f"{'100755' if info.st_mode & 0o100 else '100644'} {digest.hexdigest(32)}"
+    return f"{'100755' if info.st_mode & 0o100 else '100644'} {digest}"
 
 
 def _is_ours(path: str) -> bool:
