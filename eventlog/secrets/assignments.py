@@ -161,12 +161,7 @@ _AS_PARTS = bytes(c if c in ALNUM_SET or c in b"+/_-." else 32 for c in range(25
 
 def _value(data: bytes, offset: int) -> "tuple[int, int, bool]":
     """(start, end, in quotes) of the value that begins at `offset`."""
-    if data[offset : offset + 1] in (b"r", b"b", b"f", b"u", b"R", b"B", b"F", b"U") and data[
-        offset + 1 : offset + 2
-    ] in (
-        b'"',
-        b"'",
-    ):
+    if data[offset : offset + 1] in b"rbfuRBFU" and data[offset + 1 : offset + 2] in (b'"', b"'"):
         offset += 1
     escapes = run(data, offset, b"\\", 8)
     quote = data[offset + escapes : offset + escapes + 1]

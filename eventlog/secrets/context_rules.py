@@ -6,10 +6,10 @@ thread. docs/secrets.md is the protocol. On the hook path, after the prefilter m
 """
 
 from eventlog.secrets.names import (
-    MARK,
     is_password,
     is_placeholder,
     is_random,
+    is_reference,
     is_secret_name,
     is_secret_value,
     is_wordy,
@@ -115,14 +115,7 @@ def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") 
 
 def _is_typed(value: bytes) -> bool:
     """Whether this is a real password, and not a variable, word or example."""
-    if (
-        not 6 <= len(value) <= 256
-        or value[:1] in b"$%<{[-(`/@~"
-        or MARK in value
-        or b"${" in value
-        or b"$(" in value
-        or b"://" in value
-    ):
+    if not 6 <= len(value) <= 256 or value[:1] in b"$%<{[-(`/@~" or is_reference(value):
         return False
     if any(c in value for c in b" \t\r\n"):
         return False

@@ -71,15 +71,7 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
         or value.startswith((b"process.", b"os.env", b"./", b"../", b"~/"))
     ):
         return False
-    if (
-        b"://" in value
-        or MARK in value
-        or b"${" in value
-        or b"{{" in value
-        or b"$(" in value
-        or b"%(" in value
-        or b"#{" in value
-    ):
+    if is_reference(value) or any(mark in value for mark in (b"{{", b"%(", b"#{")):
         return False
     if value.startswith(b"arn:") or _is_setting(value):
         return False
@@ -96,6 +88,11 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
     return likely and not is_placeholder(value) and value.lower() not in name
 
 
+def is_reference(value: bytes) -> bool:
+    """Whether a value leads to a secret, or is a mark of one, and holds none itself."""
+    return b"://" in value or b"${" in value or b"$(" in value or MARK in value
+
+
 def _is_setting(value: bytes) -> bool:
     """Whether the value is a name and a value of its own: `state=present`."""
     name, _, rest = value.partition(b"=")
@@ -108,14 +105,7 @@ def _is_made_up(value: bytes) -> bool:
     `Harbor2024`.
     """
     capital = value[:1].isupper() or value.count(b"-") >= 2
-    return (
-        capital
-        and value[-1:].isdigit()
-        and len(value) >= 8
-        and b"." not in value
-        and b"/" not in value
-        and b"_" not in value
-    )
+    return capital and value[-1:].isdigit() and len(value) >= 8 and not any(c in value for c in b"./_")
 
 
 def is_placeholder(value: bytes) -> bool:
