@@ -5,7 +5,6 @@ Asks the file system, writes nothing. On the hook path.
 
 import os
 
-from eventlog import agents
 from eventlog.agents.kit.call import TEXT_SIZE_MAX, Call
 from eventlog.agents.kit.spec import PROJECT_VARIABLE
 from eventlog.base import identity
@@ -53,7 +52,7 @@ class HookDirectory:
 def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":
     """The store of LOCUS_DIR, of the agent's working directory or project, or of this process. Raises:
     Refused."""
-    for candidate in (call.columns.get("cwd"), environ.get(_project_variable(call)), _own_directory()):
+    for candidate in (call.columns.get("cwd"), environ.get(PROJECT_VARIABLE), _own_directory()):
         if isinstance(candidate, str) and os.path.isdir(candidate):
             store = identity.find(candidate, dict(environ))
             if store is not None:
@@ -65,9 +64,7 @@ def find_directory(store: str, call: Call, environ: "Mapping[str, str]") -> "Hoo
     """The directory to capture: the store's parent, a linked worktree of it that the agent works in or, for a
     store kept elsewhere, the repository or project of the agent."""
     cwd = call.columns.get("cwd")
-    directory = (
-        cwd if isinstance(cwd, str) and os.path.isdir(cwd) else environ.get(_project_variable(call)) or ""
-    )
+    directory = cwd if isinstance(cwd, str) and os.path.isdir(cwd) else environ.get(PROJECT_VARIABLE) or ""
     if not os.path.isdir(directory):
         directory = _own_directory() or ""
     if not directory:
@@ -92,11 +89,6 @@ def find_directory(store: str, call: Call, environ: "Mapping[str, str]") -> "Hoo
     if directory != root and (git is None or git.top != root_bytes):
         git = worktree_git.find(root_bytes)
     return HookDirectory(root, git)
-
-
-def _project_variable(call: Call) -> str:
-    spec = agents.spec_of(call.agent)
-    return PROJECT_VARIABLE if spec is None else spec.project_variable
 
 
 def find_captured(root: str) -> HookDirectory:

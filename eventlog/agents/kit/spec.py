@@ -120,7 +120,6 @@ class AgentSpec(FrozenRecord):
     settings: SettingsSpec | None = None
     server: ServerSpec | None = None
     transcripts: TranscriptSpec | None = None
-    project_variable: str = PROJECT_VARIABLE
     session_variable: str | None = None  # which an MCP server finds the session in that it serves
     stop_reason_key: str | None = None  # of payloads of model calls, where it is not `stop_reason`
     counts_calls_late: bool = False  # model calls are reported after the tools that they asked for
