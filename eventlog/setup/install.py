@@ -197,7 +197,7 @@ def registered_in(fs: FileSystem, agent: str, level: str, path: str) -> Register
             return _registered_by_plugin(agent, plugin, level, path, text)
         if settings.is_blank(text):
             return Registered(agent, level, path, True)
-        root = settings.parse(text, path, comments=_has_comments(agent))
+        root = settings.parse(text, path, comments=spec_of(agent)[1].has_comments)
     except (FileNotFoundError, NotADirectoryError):
         return Registered(agent, level, path, False)
     except OSError as error:
@@ -319,12 +319,11 @@ class _File:
         root = self.parsed()
         if not settings.is_in(root):
             return _Edited(self.text)
-        if self.receipt is not None:
-            if self.receipt.edits is None:
-                return _Edited(None)
-            left = settings.apply(self.text, self.receipt.edits)[0]
-        else:
-            left = settings.apply(self.text, settings.removal(self.text, root))[0]
+        edits: Sequence[Edit] | None
+        edits = settings.removal(self.text, root) if self.receipt is None else self.receipt.edits
+        if edits is None:  # there was no file
+            return _Edited(None)
+        left = settings.apply(self.text, edits)[0]
         is_empty = self.created and settings.is_empty(left, self.path, comments=self.comments)
         return _Edited(None if is_empty else left)
 
@@ -356,7 +355,7 @@ def _planned(
         settings_before = _File(
             path,
             None if before is None else _text(before, path),
-            _has_comments(agent),
+            spec_of(agent)[1].has_comments,
             known.get(receipts.digest(before)) if before is not None else None,
             any(receipt.created for receipt in known.values()),
             any(receipt.made_directory for receipt in known.values()),
@@ -366,11 +365,6 @@ def _planned(
         raise Refused(f"{error} Nothing was written.") from error
     after = None if edited.after is None else edited.after.encode()
     return SettingsEdit(agent, path, file, before, after), edited, settings_before.made_directory
-
-
-def _has_comments(agent: str) -> bool:
-    """Whether the agent reads comments in its settings."""
-    return spec_of(agent)[1].has_comments
 
 
 def _text(data: bytes, path: str) -> str:
