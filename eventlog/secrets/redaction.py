@@ -505,7 +505,7 @@ def _is_inside(span: "Span", marks: "list[tuple[int, int]]") -> bool:
     """Whether one of the marks, which are sorted and disjoint, holds the span."""
     from bisect import bisect_right
 
-    i = bisect_right(marks, span[0], key=_start) - 1
+    i = bisect_right(marks, span[0], key=lambda mark: mark[0]) - 1
     return i >= 0 and span[1] <= marks[i][1]
 
 
@@ -515,10 +515,6 @@ def _are_texts(*values: object) -> bool:
 
 def _is_word(flag: str) -> bool:
     return flag.replace("-", "a").replace("_", "a").replace(".", "a").isalnum() and flag.isascii()
-
-
-def _start(mark: "tuple[int, int]") -> int:
-    return mark[0]
 
 
 def key_of(key_location: "tuple[FileSystem, Layout] | None") -> bytes:
