@@ -320,9 +320,9 @@ class opened:
 
     __slots__ = ("_fd", "_fs")
 
-    def __init__(self, fs: FileSystem, path: str, flags: int = os.O_RDONLY) -> None:
+    def __init__(self, fs: FileSystem, path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> None:
         self._fs = fs
-        self._fd = fs.open(path, flags)
+        self._fd = fs.open(path, flags, mode)
 
     def __enter__(self) -> int:
         return self._fd

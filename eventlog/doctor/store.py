@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from eventlog import agents
 from eventlog.base import config, identity, store_location
-from eventlog.base.fs import REAL, read_file
+from eventlog.base.fs import REAL, opened, read_file
 from eventlog.base.layout import LOCK_DIR, TMP_DIR
 from eventlog.base.locks import APPEND, WORKTREE
 from eventlog.blobs import deferred
@@ -91,11 +91,8 @@ def _keeper(path: str) -> str | None:
 
 
 def _is_held(path: str) -> bool:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
+    with opened(REAL, path) as fd:
         return not REAL.flock(fd, exclusive=False)
-    finally:
-        os.close(fd)
 
 
 def _holder(path: str) -> str:

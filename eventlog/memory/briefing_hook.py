@@ -14,7 +14,7 @@ from blake3 import blake3
 from eventlog import agents
 from eventlog.base import jsontext
 from eventlog.base.errors import Corruption, EventLogError
-from eventlog.base.fs import REAL
+from eventlog.base.fs import REAL, opened, read_file
 from eventlog.base.layout import StoreFiles
 from eventlog.log.frame import HEADER_SIZE, decode_frame, decode_header
 from eventlog.log.line import decode_line
@@ -182,9 +182,7 @@ def _begins_in_segments(layout: "Layout") -> bool:
 def cached(layout: "Layout", who: "Identity") -> "Facts | None":
     """The facts that maintenance left; None where there are none, or they are damaged."""
     try:
-        fd = os.open(layout.briefing, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(fd, "rb", buffering=0) as file:
-            data = file.read(_CACHE_SIZE_MAX)
+        data = read_file(REAL, layout.briefing, _CACHE_SIZE_MAX)
         head, mark, body = data.partition(b',"facts":')
         digest = head.removeprefix(b'{"check":"').removesuffix(b'"').decode()
         if not mark or blake3(body.removesuffix(b"}\n")).hexdigest() != digest:
@@ -204,12 +202,9 @@ def _lines(
     left = _TAIL_SIZE_MAX
     while left > 0:
         path = layout.journal(number)
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
+        with opened(REAL, path) as fd:
             header = decode_header(os.pread(fd, HEADER_SIZE, 0), path)
             data = os.pread(fd, left, offset)
-        finally:
-            os.close(fd)
         if header.store_id != who.store_id or header.number != number:
             return
         size_read = 0

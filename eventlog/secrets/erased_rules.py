@@ -28,7 +28,7 @@ import time
 from blake3 import blake3
 
 from eventlog.base import jsontext
-from eventlog.base.fs import FileSystem, read_file, write_all
+from eventlog.base.fs import FileSystem, opened, read_file, write_all
 from eventlog.base.layout import Layout
 
 TYPE_CHECKING = False
@@ -299,8 +299,7 @@ def renew(fs: FileSystem, layout: Layout, text: bytes) -> bool:
 
 
 def _add(fs: FileSystem, path: str, wanted: "Iterable[bytes]") -> str:
-    fd = fs.open(path, os.O_RDWR | os.O_CREAT)
-    try:
+    with opened(fs, path, os.O_RDWR | os.O_CREAT) as fd:
         rule_file = RuleFile(path, fs.pread(fd, _SIZE_MAX, 0))
         present = set(rule_file.lines)
         new = [line for line in wanted if line not in present]
@@ -311,8 +310,6 @@ def _add(fs: FileSystem, path: str, wanted: "Iterable[bytes]") -> str:
             check = blake3(rule_file.data + more).digest(_DIGEST_SIZE).hex()
             write_all(fs, fd, more + _CHECK + check.encode() + b"\n", len(rule_file.data))
         fs.fsync(fd)
-    finally:
-        fs.close(fd)
     return check
 
 

@@ -26,7 +26,7 @@ from types import CodeType
 from typing import Any
 
 from eventlog import agents
-from eventlog.base.fs import FileSystem, read_file, write_all
+from eventlog.base.fs import FileSystem, opened, read_file, write_all
 from eventlog.setup import launch_loader
 
 TYPE_CHECKING = False
@@ -130,12 +130,9 @@ def renew(fs: FileSystem, path: str, commands: str) -> None:
 def replace(fs: FileSystem, path: str, data: bytes) -> None:
     """Put a file at `path`, whole at any moment: hooks may be starting. Raises: OSError."""
     beside = f"{path}.{fs.random_bytes(8).hex()}"
-    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    try:
+    with opened(fs, beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644) as fd:
         write_all(fs, fd, data)
         fs.fsync(fd)
-    finally:
-        fs.close(fd)
     fs.rename(beside, path)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from eventlog.base.errors import LockTimeout, Refused
-from eventlog.base.fs import FileSystem, read_file, write_all
+from eventlog.base.fs import FileSystem, opened, read_file, write_all
 
 _SIZE_MAX = 8 << 20
 _LOCK_TIMEOUT_S = 10.0
@@ -44,12 +44,9 @@ class SettingsEdit:
 def locked(fs: FileSystem, directory: str) -> Iterator[None]:
     """The user's lock in the directory of receipts, for edits of settings one after the other."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    lock = fs.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT)
-    try:
+    with opened(fs, f"{directory}/lock", os.O_RDWR | os.O_CREAT) as lock:
         _wait_for(fs, lock, f"{directory}/lock")
         yield
-    finally:
-        fs.close(lock)
 
 
 def _wait_for(fs: FileSystem, fd: int, path: str) -> None:
