@@ -101,8 +101,8 @@ def _first_field(path: str, name: str) -> str | None:
 def _git_version() -> str | None:
     if shutil.which("git") is None:
         return None
-    said = subprocess.run(["git", "--version"], capture_output=True, text=True, check=False).stdout
-    return said.removeprefix("git version").strip() or None
+    output = subprocess.run(["git", "--version"], capture_output=True, text=True, check=False).stdout
+    return output.removeprefix("git version").strip() or None
 
 
 def _package_version(name: str) -> str | None:

@@ -48,8 +48,8 @@ def run(command: Sequence[str], *, cwd: str | None = None) -> subprocess.Complet
         command, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise RuntimeError(f"{' '.join(command)} ended with code {done.returncode}: {said}")
+        reported = done.stderr.decode(errors="replace").strip()
+        raise RuntimeError(f"{' '.join(command)} ended with code {done.returncode}: {reported}")
     return done
 
 

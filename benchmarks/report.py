@@ -28,8 +28,8 @@ def print_table(result: dict[str, Any], console: Console | None = None) -> None:
             console.print(Text(line))
     if result["machine"]["idle"] is False:
         console.print(Text("The machine was not idle when this began: distrust times.", "yellow"))
-    said = {**result["machine"], **result["versions"]}
-    console.print(Text("; ".join(f"{name} {value}" for name, value in said.items())))
+    payload = {**result["machine"], **result["versions"]}
+    console.print(Text("; ".join(f"{name} {value}" for name, value in payload.items())))
 
 
 _SHOWN = (

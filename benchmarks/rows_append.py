@@ -160,9 +160,9 @@ class Writers:
 
     def rate(self, seconds: float) -> float:
         """Acknowledged events per second of all processes together, from the first start to the last end."""
-        said = self._append_for(seconds)
-        took = max(one["end"] for one in said) - min(one["start"] for one in said)
-        return float(sum(one["events"] for one in said) / took)
+        reported = self._append_for(seconds)
+        took = max(one["end"] for one in reported) - min(one["start"] for one in reported)
+        return float(sum(one["events"] for one in reported) / took)
 
     def p99(self, seconds: float) -> float:
         """The time within which 99 of 100 batches were durable, in seconds; of the slowest process."""

@@ -66,9 +66,9 @@ def _first_answer(bench: Bench) -> Iterator[Sides]:
         ours = [*locus(), "--store", path, "mcp"]
         plain = [sys.executable, "-c", _PLAIN, path]
         for command in (ours, plain):
-            said = json.dumps(_answer(command)["result"])
-            if said.count("action") < 20 or '"isError": true' in said:
-                raise RuntimeError(f"{command[0]} said {said[:200]}")
+            reported = json.dumps(_answer(command)["result"])
+            if reported.count("action") < 20 or '"isError": true' in reported:
+                raise RuntimeError(f"{command[0]} said {reported[:200]}")
         yield Sides(
             ours=lambda: _seconds(ours),
             anchor=lambda: _seconds(plain),
@@ -91,7 +91,7 @@ def _answer(command: Sequence[str]) -> dict[str, Any]:
         "clientInfo": {"name": "bench", "version": "1"},
     }
     call = {"name": "timeline", "arguments": {"turn": "last"}}
-    said = (
+    reported = (
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
@@ -102,7 +102,7 @@ def _answer(command: Sequence[str]) -> dict[str, Any]:
         assert server.stdin is not None and server.stdout is not None
         try:
             answer: dict[str, Any] = {}
-            for one in said:
+            for one in reported:
                 server.stdin.write(json.dumps(one).encode() + b"\n")
                 server.stdin.flush()
                 if "id" in one:

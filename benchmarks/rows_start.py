@@ -47,9 +47,9 @@ def _sql_start(bench: Bench) -> Iterator[Sides]:
             store.reindex()  # as maintenance leaves a store
             store.journal.append(source.next_lines(_TAIL_EVENTS))
         command = [*locus(), "--store", path, "sql", _COUNT]
-        said = run(command).stdout.decode().split()
-        if str(source.events + _TAIL_EVENTS) not in said:
-            raise RuntimeError(f"{' '.join(command)} said {said}, not {source.events + _TAIL_EVENTS}")
+        output = run(command).stdout.decode().split()
+        if str(source.events + _TAIL_EVENTS) not in output:
+            raise RuntimeError(f"{' '.join(command)} said {output}, not {source.events + _TAIL_EVENTS}")
         yield Sides(
             ours=lambda: seconds(command),
             anchor=lambda: seconds([sys.executable, "-I", "-c", _BARE]),

@@ -128,6 +128,6 @@ def _change(tree: Path, names: list[str]) -> None:
 
 
 def _check_clean(tree: Path) -> None:
-    said = run([git(), "-C", str(tree), "status", "--porcelain", "-uno"]).stdout
-    if said:
-        raise RuntimeError(f"{tree} is not restored: {said[:200]!r}")
+    output = run([git(), "-C", str(tree), "status", "--porcelain", "-uno"]).stdout
+    if output:
+        raise RuntimeError(f"{tree} is not restored: {output[:200]!r}")

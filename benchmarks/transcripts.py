@@ -124,8 +124,8 @@ class _Session:
                 "output_tokens": 90 * number,
                 "service_tier": "standard",
             }
-            said = {"id": message, "type": "message", "role": "assistant", "model": "model-large-1"}
-            content = {**said, "content": [block], "stop_reason": None, "usage": usage}
+            payload = {"id": message, "type": "message", "role": "assistant", "model": "model-large-1"}
+            content = {**payload, "content": [block], "stop_reason": None, "usage": usage}
             found.append(self._line("assistant", content, requestId=request))
         return found
 

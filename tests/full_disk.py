@@ -69,10 +69,10 @@ class Disk:
 
     def hook(self, name: str, **fields: Any) -> Ended:
         """One hook of Claude Code as a process."""
-        said = {"session_id": "full-9", "prompt_id": "p-9", "cwd": str(self.work), "hook_event_name": name}
+        payload = {"session_id": "full-9", "prompt_id": "p-9", "cwd": str(self.work), "hook_event_name": name}
         environ = {**os.environ, "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20"}
         command = [sys.executable, "-m", "locus_cli.hook_entry", "claude-code"]
-        stdin = json.dumps({**said, **fields}).encode()
+        stdin = json.dumps({**payload, **fields}).encode()
         done = subprocess.run(command, input=stdin, env=environ, cwd=self.work, capture_output=True)
         return Ended(done.returncode, done.stdout, done.stderr.decode())
 
@@ -204,7 +204,7 @@ def attacked(disk: Disk, verb: str, room: int) -> dict[str, Any]:
     trees = {} if verb == "repair" else trees_of(disk)
     disk.fill(room)
     full = done_at(disk, verb)
-    told = disk.locus("log")
+    output = disk.locus("log")
     meanwhile = [] if verb == "repair" else events_of(disk)
     disk.make_room()
     again = done_at(disk, verb)
@@ -212,7 +212,7 @@ def attacked(disk: Disk, verb: str, room: int) -> dict[str, Any]:
     shutil.rmtree(disk.directory / "copy", ignore_errors=True)
     after = trees_of(disk)
     return {
-        "verb": verb, "room": room, "code": full.code, "err": full.err, "log": told.code,
+        "verb": verb, "room": room, "code": full.code, "err": full.err, "log": output.code,
         "lost": [row for row in before if row not in meanwhile or row not in events_of(disk)],
         "again": [again.code, again.err], "verified": [verified.code, verified.text[-300:]],
         "changed": [name for name, tree in trees.items() if after.get(name) != tree],

@@ -284,8 +284,8 @@ def _check_numbering(history: History) -> Iterator[str]:
 
 def _check_erased(history: History) -> Iterator[str]:
     """I30: what was erased is in no event, though it was recorded again."""
-    said = "\n".join(json.dumps(row["payload"]) for row in history.rows)
-    yield from (f"I30: {text} was erased, and is there" for text in history.erased if text in said)
+    recorded = "\n".join(json.dumps(row["payload"]) for row in history.rows)
+    yield from (f"I30: {text} was erased, and is there" for text in history.erased if text in recorded)
 
 
 def digests(rows: Iterable[Row]) -> Iterator[str]:
@@ -293,8 +293,8 @@ def digests(rows: Iterable[Row]) -> Iterator[str]:
     hasher = hashlib.blake2b()
     yield hasher.hexdigest()
     for row in rows:
-        told = [row[name] for name in ("position", "event_id", *NUMBERING_COLUMNS)]
-        hasher.update(json.dumps([*told, _tag_of(row)]).encode())
+        listed = [row[name] for name in ("position", "event_id", *NUMBERING_COLUMNS)]
+        hasher.update(json.dumps([*listed, _tag_of(row)]).encode())
         yield hasher.hexdigest()
 
 
@@ -398,10 +398,10 @@ def read(store: Store, name: str, report: Report) -> None:
             rows = [{**row, "payload": json.loads(str(row["payload"]))} for row in view.iterate()]
             next_position = view.next_position
         *_, digest = digests(rows)
-        told = {"reader": name, "begin": begin, "end": time.monotonic_ns()}
+        payload = {"reader": name, "begin": begin, "end": time.monotonic_ns()}
         found = store.query(_TURN_SUMS).rows[0]
         turns = None if found[0] is None else [int(number) for number in found]
-        report.write(read={**told, "next_position": next_position, "digest": digest}, turns=turns)
+        report.write(read={**payload, "next_position": next_position, "digest": digest}, turns=turns)
 
 
 def seal(store: Store, choose: random.Random, report: Report, writers: int) -> None:

@@ -41,10 +41,10 @@ def keep(store: Store, name: str, choose: random.Random, report: "Report", scrat
     for n in range(1 << 30):
         gone = choose.random() < 0.3
         session = f"{'L' if gone else 'K'}{name}n{n}"
-        told = record(
+        reported = record(
             store, session, 1, size=choose.randrange(1, 4000), lock_timeout_s=LOCK_TIMEOUT_S, end=True
         )
-        for turn, files in told.items():
+        for turn, files in reported.items():
             digests = {path: digest(data) for path, data in files.items()}
             if not gone:
                 report.write(kept=turn, files=digests)
@@ -126,9 +126,9 @@ def copy(store: Store, name: str, report: "Report") -> None:
         with suppress(LockTimeout):
             backup(store, copy_of(store.layout.root), lock_timeout_s=LOCK_TIMEOUT_S)
             rows, end = rows_of_copy(store.layout.root)
-            *_, said = digests(rows)
-            told = {"reader": name, "begin": begin, "end": time.monotonic_ns()}
-            report.write(read={**told, "next_position": end, "digest": said}, turns=None, copied=True)
+            *_, recorded = digests(rows)
+            payload = {"reader": name, "begin": begin, "end": time.monotonic_ns()}
+            report.write(read={**payload, "next_position": end, "digest": recorded}, turns=None, copied=True)
 
 
 def rows_of_copy(root: "str | Path") -> tuple[list[dict[str, Any]], int]:

@@ -209,8 +209,8 @@ def test_a_hook_of_an_agent_loses_nothing(tmp_path: Path) -> None:
         agent.say("PostToolUse", tool_response={"filePath": path}, duration_ms=-5, **call)
     much = {"input_tokens": 2**53 - 1, "cache_read_input_tokens": 2**53 - 1, "output_tokens": 1}
     answer = {"id": "msg_01abcdefghijklmnopqrstuv", "model": "m", "usage": much}
-    said = {"type": "assistant", "sessionId": agent.session, "promptId": agent.turn, "message": answer}
-    agent.transcript.write_text(json.dumps(said) + "\n")
+    payload = {"type": "assistant", "sessionId": agent.session, "promptId": agent.turn, "message": answer}
+    agent.transcript.write_text(json.dumps(payload) + "\n")
     agent.stop()
     with Store.open(work / ".locus") as store:
         assert len([e for e in store.events() if e["event_type"] == "action"]) == len(OUTSIDE) + 1
@@ -285,8 +285,8 @@ def test_what_was_accepted_before_is_read_named_and_settled(
     monkeypatch.chdir(tmp_path)
     for command in (("replay", "last", "--to", "out"), ("diff", "last"), ("timeline", "last")):
         run(list(command))
-        said = capsys.readouterr()
-        assert "bug in Locus" not in said.err and "Traceback" not in said.err, command
+        output = capsys.readouterr()
+        assert "bug in Locus" not in output.err and "Traceback" not in output.err, command
     assert run(["store", "verify", "--deep"]) == 12
     assert run(["store", "repair", "--yes", "--accept"]) in (0, 4)
     assert run(["store", "verify", "--deep"]) == 0

@@ -48,7 +48,7 @@ def sentence(row: str) -> str:
 
 def test_the_versions_are_those_of_the_code() -> None:
     """Each version of the table is what the code writes, and no version of the code is missing."""
-    said = {(path, name): int(version) for version, name, path in _CONSTANT.findall(PAGE)}
+    payload = {(path, name): int(version) for version, name, path in _CONSTANT.findall(PAGE)}
     present = {}
     for path in sorted([*(ROOT / "eventlog").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -57,7 +57,7 @@ def test_the_versions_are_those_of_the_code() -> None:
                     if name in _NAMES:
                         present[(str(path.relative_to(ROOT)), name)] = version
 
-    assert said == present
+    assert payload == present
 
 
 def test_the_lists_of_the_table_are_those_of_the_code() -> None:
@@ -92,8 +92,8 @@ def test_a_store_with_a_feature_is_refused_by_a_locus_before(
 ) -> None:
     """P7: a version that knows no feature says so, in the words of the page, and takes nothing for damage."""
     monkeypatch.setattr(identity, "KNOWN_FEATURES", identity.KNOWN_FEATURES - {feature})
-    said = f"needs the feature(s) {feature}, which this version of Locus does not know. Upgrade Locus"
-    with pytest.raises(Unsupported, match=re.escape(said)):
+    text = f"needs the feature(s) {feature}, which this version of Locus does not know. Upgrade Locus"
+    with pytest.raises(Unsupported, match=re.escape(text)):
         Store.open(store_path)
 
 

@@ -255,15 +255,15 @@ def asked(whole: Path, copy: Path, damage: "Callable[[Path], object] | None") ->
 
 
 def _ask(copy: Path) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    payload: dict[str, Any] = {}
     wrong: list[str] = []
     named: list[str] = []
 
     def ask(name: str, question: Callable[[], Any]) -> None:
         try:
-            told[name] = {"answer": question()}
+            payload[name] = {"answer": question()}
         except EventLogError as error:
-            told[name] = {"error": f"{type(error).__name__}: {error}"}
+            payload[name] = {"error": f"{type(error).__name__}: {error}"}
         except Exception:
             wrong.append(f"{name}: {traceback.format_exc(limit=-4)}")
 
@@ -287,7 +287,7 @@ def _ask(copy: Path) -> dict[str, Any]:
                 return question(store, copy)
 
         ask(name, answer)
-    return {"told": told, "wrong": wrong, "named": named}
+    return {"told": payload, "wrong": wrong, "named": named}
 
 
 def problems_of(whole: Whole, name: str, data: bytes) -> list[str]:

@@ -161,10 +161,10 @@ def test_a_tree_and_a_content_are_not_exchanged(store: Store) -> None:
         append_as_before(store, [{"event_type": "snapshot", "tree_hash": to_text(content)}])
         append_as_before(store, [{"event_type": "file", "path": "x", "after_hash": to_text(tree)}])
 
-    said = sorted(finding.what for finding in deep(store))
-    assert len(said) == 2
-    assert any(f"{to_text(content)} is a file's content, not a tree." in what for what in said)
-    assert any(f"{to_text(tree)} is a tree, not a file's content." in what for what in said)
+    listed = sorted(finding.what for finding in deep(store))
+    assert len(listed) == 2
+    assert any(f"{to_text(content)} is a file's content, not a tree." in what for what in listed)
+    assert any(f"{to_text(tree)} is a tree, not a file's content." in what for what in listed)
 
 
 def test_a_content_with_one_sound_copy_is_read_from_it(store: Store) -> None:

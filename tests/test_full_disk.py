@@ -45,13 +45,13 @@ def test_a_verb_meets_a_full_file_system(verb: str, disk: Disk) -> None:
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
-    for told in map(json.loads, done.stdout.splitlines()):
-        print(told)
-        assert told["code"] in (0, 1, 3)
-        assert "Traceback" not in told["err"] and (told["code"] == 0 or "locus: " in told["err"])
-        assert told["log"] == (12 if verb == "repair" and told["code"] else 0)
-        assert told["lost"] == []
-        assert told["again"][0] == (4 if verb == "salvage" else 0), told["again"]
-        assert told["verified"] == [0, ""]
-        assert len(told["changed"]) == (2 if verb == "erase" else 0)
-        assert [name for name in told["left"] if not name.startswith(("clock", "statcache-", "hook-"))] == []
+    for item in map(json.loads, done.stdout.splitlines()):
+        print(item)
+        assert item["code"] in (0, 1, 3)
+        assert "Traceback" not in item["err"] and (item["code"] == 0 or "locus: " in item["err"])
+        assert item["log"] == (12 if verb == "repair" and item["code"] else 0)
+        assert item["lost"] == []
+        assert item["again"][0] == (4 if verb == "salvage" else 0), item["again"]
+        assert item["verified"] == [0, ""]
+        assert len(item["changed"]) == (2 if verb == "erase" else 0)
+        assert [name for name in item["left"] if not name.startswith(("clock", "statcache-", "hook-"))] == []

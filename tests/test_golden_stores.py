@@ -102,7 +102,7 @@ def test_hooks_and_transcripts_say_the_same_in_either_order() -> None:
     `tests/importers/test_either_order.py` has it all for stores of today.
     """
     counted_twice = {("turns", "gemini-cli"), ("actions", "gemini-cli"), ("llm_calls", "codex")}
-    said = [
+    listed = [
         {view: _rows_of(name, view) for view in ("sessions", "turns", "actions", "llm_calls")}
         for name in ("hooks-first", "transcripts-first")
     ]
@@ -118,7 +118,7 @@ def test_hooks_and_transcripts_say_the_same_in_either_order() -> None:
                 for row in rows[view]
                 if (view, row["agent"]) not in counted_twice
             )
-            for rows in said
+            for rows in listed
         )
         assert first == second, view
         assert {agent for agent, *_ in first} >= {"claude-code", "opencode"}
@@ -181,12 +181,12 @@ def test_every_changed_answer_has_its_rule() -> None:
 def test_what_counts_as_the_same() -> None:
     """JSON may grow by keys, at any depth, and by nothing else; words and codes may not change."""
 
-    def said(out: str, code: int = 0) -> Answer:
+    def shown(out: str, code: int = 0) -> Answer:
         return Answer("x", ["x"], code, out, "")
 
-    old = said('{"a": [{"b": 1}], "c": null}')
-    assert compare.difference(old, said('{"new": 1, "a": [{"b": 1, "d": 2}], "c": null}')) is None
-    assert compare.difference(said('{"a": 1}\n{"a": 2}\n'), said('{"a": 1, "b": 1}\n{"a": 2}\n')) is None
+    old = shown('{"a": [{"b": 1}], "c": null}')
+    assert compare.difference(old, shown('{"new": 1, "a": [{"b": 1, "d": 2}], "c": null}')) is None
+    assert compare.difference(shown('{"a": 1}\n{"a": 2}\n'), shown('{"a": 1, "b": 1}\n{"a": 2}\n')) is None
     for other in (
         '{"a": [{"b": 2}], "c": null}',
         '{"a": [{"b": true}], "c": null}',
@@ -196,9 +196,9 @@ def test_what_counts_as_the_same() -> None:
         "words",
         '{"a": [{"b": 1}], "c": null}\n{"c": 1}',
     ):
-        assert compare.difference(old, said(other)) is not None, other
-    assert compare.difference(old, said(old.out, 4)) is not None
-    assert compare.difference(said("TURN\nx\n"), said("TURN\nx\ny\n")) is not None
+        assert compare.difference(old, shown(other)) is not None, other
+    assert compare.difference(old, shown(old.out, 4)) is not None
+    assert compare.difference(shown("TURN\nx\n"), shown("TURN\nx\ny\n")) is not None
 
 
 def test_the_stores_are_small_and_nobodys() -> None:

@@ -147,8 +147,8 @@ def one_life(directory: Path, seconds: float, roles: dict[str, int]) -> None:
         f"{len(history.holds)} holds, {len(history.kept)} kept turns, {len(history.erased)} erasures"
     )
     rows, end = contents.rows_of_copy(root)
-    *_, said = digests(rows)
-    history.reads.append(Read("the copy", 0, sys.maxsize, end, said))
+    *_, recorded = digests(rows)
+    history.reads.append(Read("the copy", 0, sys.maxsize, end, recorded))
     assert check(history) == []
     assert again.rows == history.rows
 

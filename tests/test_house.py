@@ -589,9 +589,9 @@ def test_every_module_has_a_docstring() -> None:
 def test_functions() -> Iterator[tuple[str, str]]:
     """(where, docstring) of every test function and state machine."""
     for name, path in modules("tests").items():
-        said = outline(path)
-        tests = ((test, text or "") for test, text in said.functions if test.startswith("test_"))
-        for each, text in (*tests, *((kind, text or "a class") for kind, text in said.classes)):
+        reported = outline(path)
+        tests = ((test, text or "") for test, text in reported.functions if test.startswith("test_"))
+        for each, text in (*tests, *((kind, text or "a class") for kind, text in reported.classes)):
             yield f"{name}.{each}", text
 
 
@@ -737,13 +737,13 @@ def test_the_map_shows_every_room() -> None:
         room: (int(floor), line)
         for room, floor, line in re.findall(r"^\| `(\w+)` \| (\d+) \| (.*) \|$", page, re.M)
     }
-    said = {}
+    payload = {}
     for room, floor in ROOM_RANKS.items():
         home = ROOT / "eventlog" / room
         path = home / "__init__.py" if home.is_dir() else home.with_suffix(".py")
-        said[room] = floor, (outline(path).docstring or "").split("\n")[0]
+        payload[room] = floor, (outline(path).docstring or "").split("\n")[0]
 
-    assert listed == said
+    assert listed == payload
 
 
 def test_the_map_names_what_is_there() -> None:

@@ -433,8 +433,10 @@ def explore(names: tuple[str, ...], whole: bool, go_on: Callable[[Explored], boo
 
     def check(schedule: Schedule, choices: tuple[int, ...]) -> None:
         scene = scenes[0]
-        told = repr(([(batch.ids, batch.base) for batch in scene.batches], [seen.ids for seen in scene.seen]))
-        end = scene.machine.key() + told.encode()
+        reported = repr(
+            ([(batch.ids, batch.base) for batch in scene.batches], [seen.ids for seen in scene.seen])
+        )
+        end = scene.machine.key() + reported.encode()
         failed = any(process.error is not None for process in schedule.processes)
         if end in ends and not failed and not _wrong_order(scene):
             return  # another order has led here
@@ -474,8 +476,8 @@ def random_run(seed: int) -> tuple[str, list[str]]:
     deaths = {draw.randrange(len(names)): draw.randrange(150)} if draw.random() < 0.3 else {}
     scene = template(True).copy()
     schedule = run(scene, names, random_schedule(seed, draw.choice((0.01, 0.03, 0.1, 0.3))), deaths)
-    told = f"LOCUS_SEED={seed}: {names}, {schedule.step} calls, deaths {deaths}"
-    return told, [f"{told}: {problem}" for problem in problems_of(scene)]
+    payload = f"LOCUS_SEED={seed}: {names}, {schedule.step} calls, deaths {deaths}"
+    return payload, [f"{payload}: {problem}" for problem in problems_of(scene)]
 
 
 def switched_once(scene: Scene, names: tuple[str, ...], at: int) -> list[str]:
@@ -519,8 +521,8 @@ def test_hunt_in_random_orders_of_the_calls_of_several_processes(hunt_minutes: f
     until = time.monotonic() + hunt_minutes * 60
     calls = 0
     while time.monotonic() < until:
-        told, problems = random_run(seed)
-        calls += int(told.partition(" calls")[0].rpartition(" ")[2])
+        reported, problems = random_run(seed)
+        calls += int(reported.partition(" calls")[0].rpartition(" ")[2])
         assert problems == []
         seed += 1
     print(f"{seed - first} schedules, {calls} calls, seeds {first} to {seed - 1}")

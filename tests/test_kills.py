@@ -54,8 +54,8 @@ def kill(template: Scene, directory: Path, name: str, nth: int, torn: bool) -> N
     try:
         was_killed = in_child(lambda: _work(scene, name), nth, torn=torn)
         os.close(writing)
-        with os.fdopen(os.dup(reading), "rb") as told:
-            for line in told:
+        with os.fdopen(os.dup(reading), "rb") as reported:
+            for line in reported:
                 position, id = line.split()
                 scene.acked.append((int(position), id.decode()))
     finally:

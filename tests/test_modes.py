@@ -43,8 +43,10 @@ class OwnAgent(Agent):
 
     def say(self, name: str, **fields: object) -> None:
         environ = {**os.environ, "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20"}
-        said = json.dumps(self.payload(name, **fields)).encode()
-        done = subprocess.run([*HOOK, self.name], input=said, cwd=self.work, env=environ, capture_output=True)
+        reported = json.dumps(self.payload(name, **fields)).encode()
+        done = subprocess.run(
+            [*HOOK, self.name], input=reported, cwd=self.work, env=environ, capture_output=True
+        )
         assert (done.returncode, done.stderr) == (0, b"")
         assert others(self.work / ".locus") == {}, name
 

@@ -62,7 +62,7 @@ def test_a_quoted_requirement_is_not_said_to_wait() -> None:
         if path != Path(__file__):
             found = outline(path).functions
             docstrings += [text or "" for name, text in found if name.startswith("test_")]
-    said = "\n".join(docstrings)
-    stale = [number for number, _, shown in rows() if shown.startswith("not yet: ") and quotes(said, number)]
+    words = "\n".join(docstrings)
+    stale = [number for number, _, shown in rows() if shown.startswith("not yet: ") and quotes(words, number)]
 
     assert stale == []

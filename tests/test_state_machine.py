@@ -392,8 +392,8 @@ class StoreMachine(RuleBasedStateMachine):
     def say_a_secret(self, number: int, count: int) -> None:
         """What was erased is not recorded again: it would be taken out, of which the model knows nothing."""
         if number not in self.erased:
-            said = {"event_type": "action", "payload": {"x": f"before {SECRETS[number]} behind"}}
-            self.attempt(lambda: self.one.append([dict(said) for _ in range(count)]))
+            payload = {"event_type": "action", "payload": {"x": f"before {SECRETS[number]} behind"}}
+            self.attempt(lambda: self.one.append([dict(payload) for _ in range(count)]))
 
     @rule(number=st.integers(0, 3), whole=st.booleans())
     def erase(self, number: int, whole: bool) -> None:
@@ -711,10 +711,10 @@ class StoreMachine(RuleBasedStateMachine):
             left = {event["position"] for event in events}
             for event in events:
                 row = written.get(str(event["event_id"]))
-                said = ("position", "event_type", "payload", "blobs", "title")
+                reported = ("position", "event_type", "payload", "blobs", "title")
                 if row is not None and event["position"] > row["position"] and row["position"] not in left:
                     continue
-                assert row is None or all(event[name] == row[name] for name in said), (event, row)
+                assert row is None or all(event[name] == row[name] for name in reported), (event, row)
                 assert row is not None or event["event_type"] == "maintenance", event
             for name, data in self.model.blobs.items():
                 with suppress(NotFound):

@@ -102,9 +102,9 @@ def test_repack_says_what_it_did(root: Path) -> None:
     """P8: words for people, a document for programs; few packs are left alone unless --all asks."""
     work = root.parent
     done = locus_process("store", "repack", "--json", cwd=work)
-    said = json.loads(done.out)["repack"]
-    assert done.code == 0 and len(said["condemned"]) == 10 and packs(root) == [f"{said['pack']}.evp"]
-    assert said["bytes_before"] > said["bytes_after"] > 0
+    answer = json.loads(done.out)["repack"]
+    assert done.code == 0 and len(answer["condemned"]) == 10 and packs(root) == [f"{answer['pack']}.evp"]
+    assert answer["bytes_before"] > answer["bytes_after"] > 0
     with Store.open(root) as store:
         turn_of(store, 10)
     done = locus_process("store", "repack", cwd=work)

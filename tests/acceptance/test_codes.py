@@ -72,24 +72,24 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """The whole of it, once."""
     place = tmp_path_factory.mktemp("codes")
     project = new_project(place, ("README.md", "# Kiosk\n"))
-    told = Story(place / "base")
-    (project.store / "config.toml").write_text(f'[memory]\ncodes_base = "{told.base}"\n', "utf-8")
+    reported = Story(place / "base")
+    (project.store / "config.toml").write_text(f'[memory]\ncodes_base = "{reported.base}"\n', "utf-8")
     agent = _work(project)
-    told.lines = project.must("codes").splitlines()
-    told.said = project.asked("codes", "--json")
+    reported.lines = project.must("codes").splitlines()
+    reported.said = project.asked("codes", "--json")
     exported = project.locus("codes", "--export")
-    told.text = told.base.joinpath("memory/sessions/active-kiosk.json").read_text("utf-8")
-    told.file = json.loads(told.text)
-    told.again = exported.text.splitlines()
-    _others(project, told)
+    reported.text = reported.base.joinpath("memory/sessions/active-kiosk.json").read_text("utf-8")
+    reported.file = json.loads(reported.text)
+    reported.again = exported.text.splitlines()
+    _others(project, reported)
     agent.finish()
     Agent(project.root, environ=project.environment()).start()
-    told.of_next = project.must("codes").splitlines()
-    _fill(project, told)
+    reported.of_next = project.must("codes").splitlines()
+    _fill(project, reported)
     project.must("codes", "--complete", "--export")
-    told.complete = project.locus("codes")
-    told.files_at_the_end = {path.name for path in told.base.glob("memory/sessions/active-*")}
-    return told
+    reported.complete = project.locus("codes")
+    reported.files_at_the_end = {path.name for path in reported.base.glob("memory/sessions/active-*")}
+    return reported
 
 
 def _work(project: Project) -> Agent:

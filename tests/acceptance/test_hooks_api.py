@@ -91,11 +91,11 @@ def test_the_ids_are_those_of_the_examples(sent: dict[str, Json]) -> None:
 def test_a_session_that_began(sent: dict[str, Json]) -> None:
     """S0-10, S0-11, S0-20, S1-6, S1-18: fact from system below the master: what it is, and zero totals."""
     record = sent["session:add-mcp-support_e5f6g7h8"]
-    said = data(record, "started_at", "last_turn")
+    reported = data(record, "started_at", "last_turn")
 
     assert shape(record) == ("fact", "system", [f"{REPO}:sessions"], "session_start")
-    assert said.pop("totals") == TOTALS
-    assert said == {
+    assert reported.pop("totals") == TOTALS
+    assert reported == {
         "title": "Add MCP support",
         "slug": "add-mcp-support",
         "session_id": "e5f6g7h8",
@@ -107,16 +107,16 @@ def test_a_session_that_began(sent: dict[str, Json]) -> None:
 def test_a_session_that_ended(sent: dict[str, Json]) -> None:
     """S0-12, S0-13, S0-20, S1-49: one record under the id of its start has the end too."""
     record = sent[SESSION]
-    said = data(record)
+    reported = data(record)
 
     assert shape(record) == ("fact", "system", [f"{REPO}:sessions"], "session_end")
-    assert said["title"] == "Fix the JWT refresh bug" and said["ended_at"] >= said["started_at"]
-    assert {name: said[name] for name in ("status", "turn_count", "summary")} == {
+    assert reported["title"] == "Fix the JWT refresh bug" and reported["ended_at"] >= reported["started_at"]
+    assert {name: reported[name] for name in ("status", "turn_count", "summary")} == {
         "status": "closed",
         "turn_count": 1,
         "summary": "Fixed it.",
     }
-    assert said["totals"].keys() == TOTALS.keys()
+    assert reported["totals"].keys() == TOTALS.keys()
 
 
 def test_a_turn_that_began(sent: dict[str, Json]) -> None:

@@ -36,10 +36,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def told(project: Project) -> str:
+def briefing(project: Project) -> str:
     """What the next session of Claude Code is given when it begins."""
-    said = project.hook("claude-code", "SessionStart", source="startup", session_id="next")
-    return str(json.loads(said)["hookSpecificOutput"]["additionalContext"])
+    output = project.hook("claude-code", "SessionStart", source="startup", session_id="next")
+    return str(json.loads(output)["hookSpecificOutput"]["additionalContext"])
 
 
 def test_a_bundle_retrieves_what_earlier_sessions_decided(project: Project) -> None:
@@ -52,10 +52,10 @@ def test_a_bundle_retrieves_what_earlier_sessions_decided(project: Project) -> N
     assert "Login uses OAuth" in part and "Tea is served warm" not in part
 
 
-def test_the_next_session_is_given_all_codes(told: str, project: Project) -> None:
+def test_the_next_session_is_given_all_codes(briefing: str, project: Project) -> None:
     """S4-1, S4-31, S4-33, S4-35, S4-48: files, functions, decisions, blockers, next actions of the very last
     session, as pure lines, without anybody's command in between."""
-    lines = told.splitlines()
+    lines = briefing.splitlines()
     for code in ("impl:login.py", "impl:login", "next:store-the-token"):
         assert code in lines
     assert any(line.startswith("dec:Login-uses-OAuth") for line in lines)

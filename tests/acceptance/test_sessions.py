@@ -52,10 +52,10 @@ def ago(**time: float) -> str:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """The whole of it, once."""
     project = new_project(tmp_path_factory.mktemp("sessions"), ("src/auth/login.py", "x = 1\n"))
-    told = Story(project)
+    reported = Story(project)
     with Store.open(project.store) as store:
         engram = EngramStore(store)
-        told.inserted = [
+        reported.inserted = [
             engram.insert_session(
                 Session(FIRST, "claude-code", AUTH, ["src/auth/"], ago(hours=2, minutes=5), None, "whole")
             ),
@@ -63,20 +63,20 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
             engram.insert_session(Session("", "crashed", "gone", [], ago(hours=25))),
             engram.insert_session(Session("", "slow", "late", None, ago(hours=23))),
         ]
-        told.event = engram.insert(
+        reported.event = engram.insert(
             Event("mutation", "claude-code", "renamed it", ["src/auth/login.py"], session_id=FIRST)
         )
         engram.insert(Event("decision", "cursor", "Sign tokens with one key", ["src/auth/login.py"]))
         engram.insert(Event("warning", "cursor", "the key is in the repository"))
-        told.counts = [engram.cleanup_stale_sessions(26), engram.cleanup_stale_sessions(24)]
-        engram.end_session(told.inserted[3].id)
-    told.briefing = project.must("briefing", "--agent", "claude-code")
-    _commands(project, told)
-    _hooks(project, told)
-    _tools(project, told)
-    told.events = project.events()
-    told.all = {one["id"]: one for one in _listed(project, "--all")}
-    return told
+        reported.counts = [engram.cleanup_stale_sessions(26), engram.cleanup_stale_sessions(24)]
+        engram.end_session(reported.inserted[3].id)
+    reported.briefing = project.must("briefing", "--agent", "claude-code")
+    _commands(project, reported)
+    _hooks(project, reported)
+    _tools(project, reported)
+    reported.events = project.events()
+    reported.all = {one["id"]: one for one in _listed(project, "--all")}
+    return reported
 
 
 def _listed(project: Project, *options: str) -> list[Json]:

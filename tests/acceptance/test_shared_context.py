@@ -108,23 +108,23 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """The whole of it, once."""
     place = tmp_path_factory.mktemp("shared")
     project = new_project(place, *FILES)
-    told = Story(project, Project(place / "clone"))
-    answers = told.answers
+    reported = Story(project, Project(place / "clone"))
+    answers = reported.answers
 
-    told.off = [write(project, PLAN, *VERIFIED), project.locus("context", "bundle", "login")]
-    told.flags["environment"] = project.locus("context", "load", "x", SHARED_CONTEXT_ENABLED="true").code
+    reported.off = [write(project, PLAN, *VERIFIED), project.locus("context", "bundle", "login")]
+    reported.flags["environment"] = project.locus("context", "load", "x", SHARED_CONTEXT_ENABLED="true").code
     (project.store / "config.toml").write_text("[context]\nshared = true\n", "utf-8")
-    told.flags["settings"] = project.locus("context", "load", "x").code
-    told.flags["environment beats settings"] = project.locus(
+    reported.flags["settings"] = project.locus("context", "load", "x").code
+    reported.flags["environment beats settings"] = project.locus(
         "context", "load", "x", SHARED_CONTEXT_ENABLED="false"
     ).code
 
-    told.refused["an unverified summary"] = write(project, PLAN).code
-    told.refused["a summary with failing tests"] = write(project, PLAN, "--diff-applied").code
+    reported.refused["an unverified summary"] = write(project, PLAN).code
+    reported.refused["a summary with failing tests"] = write(project, PLAN, "--diff-applied").code
     for update, options in ((PLAN, VERIFIED), (BUILD, BUILDING)):
         written = write(project, update, *options)
         assert written.code == 0, written.err
-    told.files = {
+    reported.files = {
         str(path.relative_to(project.root)): path.read_bytes()
         for path in sorted(project.root.rglob("*context*"))
         if path.is_file() and ".locus" not in path.parts
@@ -132,33 +132,33 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         str(path.relative_to(project.root)): path.read_bytes()
         for path in (project.root / "data/context").iterdir()
     }
-    told.loaded = project.asked("context", "load", "login")
-    told.bundles["planning"] = project.must("context", "bundle", "login")
-    told.bundles["implementation"] = project.must("context", "bundle", "login", *BUILDING)
-    told.rounds = project.asked("context", "bundle", "login", "--roles", "--json")["rounds"]
+    reported.loaded = project.asked("context", "load", "login")
+    reported.bundles["planning"] = project.must("context", "bundle", "login")
+    reported.bundles["implementation"] = project.must("context", "bundle", "login", *BUILDING)
+    reported.rounds = project.asked("context", "bundle", "login", "--roles", "--json")["rounds"]
     with project.mcp("codex") as server:
-        for phase in told.bundles:
-            told.by_mcp[phase] = server.call("context_bundle", workstream="login", phase=phase)
+        for phase in reported.bundles:
+            reported.by_mcp[phase] = server.call("context_bundle", workstream="login", phase=phase)
 
-    before = told.files["data/context/planning_context.json"]
+    before = reported.files["data/context/planning_context.json"]
     for name, update in UNSHOWN.items():
-        told.refused[name] = write(project, update, *VERIFIED).code
+        reported.refused[name] = write(project, update, *VERIFIED).code
     planned = project.root / "data/context/planning_context.json"
-    told.unchanged = planned.read_bytes() == before
+    reported.unchanged = planned.read_bytes() == before
 
     for number in range(5):
         run = {**FAILED, "error": f"{number} tests fail"}
         write(project, {"last_run": run, "checklist": [{"text": "x"}]})
     answers["failed"] = project.asked("context", "load", "login")
-    told.bundles["failed"] = project.must("context", "bundle", "login")
+    reported.bundles["failed"] = project.must("context", "bundle", "login")
 
     for name in ("alpha", "beta", "gamma"):
         write(project, PLAN, *VERIFIED, workstream=name)
-    told.bundles["grown"] = project.must("context", "bundle", "login")
+    reported.bundles["grown"] = project.must("context", "bundle", "login")
 
-    _commit_and_clone(project, told)
-    _go_stale(project, told)
-    return told
+    _commit_and_clone(project, reported)
+    _go_stale(project, reported)
+    return reported
 
 
 def _commit_and_clone(project: Project, told: Story) -> None:

@@ -26,10 +26,10 @@ def whole(record: Json, event_type: str, kind: str, source: str) -> Json:
     assert record["extends"] == [f"turn:{record['context_id'].partition(':')[2].rpartition('_')[0]}"]
     assert record.get("related_to", []) == CATEGORY.get(event_type, [])
     payload = record["payload"]
-    said = payload["data"] if event_type == "snapshot" else payload
-    assert said["seq"] == int(record["context_id"].rpartition("_")[2])
-    assert isinstance(said, dict)
-    return said
+    reported = payload["data"] if event_type == "snapshot" else payload
+    assert reported["seq"] == int(record["context_id"].rpartition("_")[2])
+    assert isinstance(reported, dict)
+    return reported
 
 
 def some(said: Json, *names: str) -> Json:
@@ -38,11 +38,11 @@ def some(said: Json, *names: str) -> Json:
 
 def test_a_message(story: Story) -> None:
     """S1-29: the user's message in full, an observation from the user; its summary, where one is reported."""
-    said = whole(story.one("claude", "intent"), "intent", "observation", "user")
-    told = whole(story.one("script", "intent"), "intent", "observation", "user")
+    reported = whole(story.one("claude", "intent"), "intent", "observation", "user")
+    reported = whole(story.one("script", "intent"), "intent", "observation", "user")
 
-    assert some(said, "message", "seq") == {"message": REQUEST, "seq": 2}
-    assert told == {"message": "Count the words, please", "intent_summary": "Count words", "seq": 2}
+    assert some(reported, "message", "seq") == {"message": REQUEST, "seq": 2}
+    assert reported == {"message": "Count the words, please", "intent_summary": "Count words", "seq": 2}
 
 
 def test_a_tool_call(story: Story) -> None:
@@ -60,12 +60,12 @@ def test_a_tool_call(story: Story) -> None:
 
 def test_a_file_that_changed(story: Story) -> None:
     """S1-31, S1-42, S1-52: path, operation, diff, lines, size and both hashes, related to the editor."""
-    said = whole(story.one("claude", "file", path=JWT), "file", "action", "executor")
+    reported = whole(story.one("claude", "file", path=JWT), "file", "action", "executor")
     diff = f"--- a/{JWT}\n+++ b/{JWT}\n@@ -1 +1 @@\n-{OLD}+{NEW}"
 
-    assert some(said, "path", "operation", "diff") == {"path": JWT, "operation": "edit", "diff": diff}
-    assert some(said, "lines_added", "lines_removed") == {"lines_added": 1, "lines_removed": 1}
-    assert some(said, "before_hash", "after_hash", "after_size") == {
+    assert some(reported, "path", "operation", "diff") == {"path": JWT, "operation": "edit", "diff": diff}
+    assert some(reported, "lines_added", "lines_removed") == {"lines_added": 1, "lines_removed": 1}
+    assert some(reported, "before_hash", "after_hash", "after_size") == {
         "before_hash": to_text(blob_id(OLD.encode())),
         "after_hash": to_text(blob_id(NEW.encode())),
         "after_size": len(NEW),
@@ -80,21 +80,25 @@ def test_lines_are_counted_where_no_tool_tells_them(
 ) -> None:
     """S1-31: of a file that a tool wrote, that nobody spoke of, and of a patch: lines added and removed, on
     the wire as in SQL."""
-    said = story.one(who, "file", turn, path=path)["payload"]
+    reported = story.one(who, "file", turn, path=path)["payload"]
     [row] = [
         row for row in story.views["files"]
         if (row["session_id"], row["turn"], row["path"]) == (story.sessions[who], turn, path)
     ]  # fmt: skip
 
-    assert (said["lines_added"], said["lines_removed"]) == lines == (row["lines_added"], row["lines_removed"])
+    assert (
+        (reported["lines_added"], reported["lines_removed"])
+        == lines
+        == (row["lines_added"], row["lines_removed"])
+    )
 
 
 def test_a_decision(story: Story) -> None:
     """S1-1, S1-32, S1-52: decision, reasoning, confidence and alternatives, recorded by the agent over
     MCP."""
-    said = whole(story.one("claude", "decision"), "decision", "decision", "agent")
+    reported = whole(story.one("claude", "decision"), "decision", "decision", "agent")
 
-    assert some(said, "decision", "reasoning", "confidence", "alternatives_considered") == {
+    assert some(reported, "decision", "reasoning", "confidence", "alternatives_considered") == {
         "decision": "Validate before refresh",
         "reasoning": "Validation is skipped when a refresh token is present",
         "confidence": 0.9,
@@ -104,9 +108,11 @@ def test_a_decision(story: Story) -> None:
 
 def test_an_error_that_an_agent_tells(story: Story) -> None:
     """S1-33, S1-52: type, message, file, line, command, and how it was resolved, over MCP."""
-    said = whole(story.one("claude", "error", error_type="compile_error"), "error", "observation", "system")
+    reported = whole(
+        story.one("claude", "error", error_type="compile_error"), "error", "observation", "system"
+    )
 
-    assert {name: said[name] for name in said if name not in ("seq", "path")} == {
+    assert {name: reported[name] for name in reported if name not in ("seq", "path")} == {
         "error_type": "compile_error",
         "message": "mismatched types: expected &str, found String",
         "file": JWT,
@@ -120,10 +126,12 @@ def test_an_error_that_an_agent_tells(story: Story) -> None:
 def test_an_error_that_a_hook_tells(story: Story) -> None:
     """S1-33: of a tool that failed the type, the message, the tool and its command; whether it was resolved
     later is derived."""
-    said = whole(story.one("claude", "error", error_type="tool_failure"), "error", "observation", "system")
+    reported = whole(
+        story.one("claude", "error", error_type="tool_failure"), "error", "observation", "system"
+    )
     [row] = [row for row in story.views["errors"] if row["tool"] == "Bash"]
 
-    assert some(said, "error_type", "message", "tool", "command", "resolved") == {
+    assert some(reported, "error_type", "message", "tool", "command", "resolved") == {
         "error_type": "tool_failure",
         "message": "Exit code 1\n",
         "tool": "Bash",
@@ -135,16 +143,16 @@ def test_an_error_that_a_hook_tells(story: Story) -> None:
 
 def test_an_error_with_a_file(story: Story) -> None:
     """S1-33: of a tool that failed on a file, its `file`."""
-    said = story.one("claude", "error", 2)["payload"]
+    reported = story.one("claude", "error", 2)["payload"]
 
-    assert some(said, "tool", "file") == {"tool": "Edit", "file": AUTH}
+    assert some(reported, "tool", "file") == {"tool": "Edit", "file": AUTH}
 
 
 def test_a_model_call(story: Story) -> None:
     """S1-34: model, tokens and why it stopped, from an agent's transcript; also duration and memories, where
     a program tells them."""
     read = whole(story.one("claude", "llm"), "llm", "action", "system")
-    told = whole(story.one("script", "llm"), "llm", "action", "system")
+    reported = whole(story.one("script", "llm"), "llm", "action", "system")
 
     assert some(read, "model", "prompt_tokens", "completion_tokens", "stop_reason") == {
         "model": "model-1",
@@ -152,7 +160,7 @@ def test_a_model_call(story: Story) -> None:
         "completion_tokens": 800,
         "stop_reason": "end_turn",
     }
-    assert told == {
+    assert reported == {
         "model": "model-2",
         "prompt_tokens": 10,
         "completion_tokens": 2,
@@ -165,9 +173,9 @@ def test_a_model_call(story: Story) -> None:
 
 def test_feedback(story: Story) -> None:
     """S1-35: type, message and sentiment of the user, over MCP, after the turn's end."""
-    said = whole(story.one("claude", "feedback"), "feedback", "feedback", "user")
+    reported = whole(story.one("claude", "feedback"), "feedback", "feedback", "user")
 
-    assert {name: said[name] for name in said if name != "seq"} == {
+    assert {name: reported[name] for name in reported if name != "seq"} == {
         "type": "approval",
         "message": "That looks good, now run the tests",
         "sentiment": "positive",
@@ -178,12 +186,12 @@ def test_feedback(story: Story) -> None:
 def test_a_snapshot_at_the_start(story: Story, who: str) -> None:
     """S1-24, S1-36: the first event of the turn: commit, branch, dirty and staged files, tree, count."""
     record = story.one(who, "snapshot", operation="turn_start")
-    said = whole(record, "snapshot", "fact", "system")
+    reported = whole(record, "snapshot", "fact", "system")
     dirty = [AUTH] if who == "claude" else ["README.md", JWT, AUTH]
 
-    assert re.fullmatch(r"blake3:[0-9a-f]{64}", said["tree_hash"])
+    assert re.fullmatch(r"blake3:[0-9a-f]{64}", reported["tree_hash"])
     assert some(
-        said, "git_head", "git_branch", "git_dirty", "git_staged", "tracked_files", "snapshot_type", "seq"
+        reported, "git_head", "git_branch", "git_dirty", "git_staged", "tracked_files", "snapshot_type", "seq"
     ) == {
         "git_head": story.head,
         "git_branch": "main",
@@ -193,7 +201,7 @@ def test_a_snapshot_at_the_start(story: Story, who: str) -> None:
         "snapshot_type": "turn_start",
         "seq": 1,
     }
-    assert "files_changed" not in said
+    assert "files_changed" not in reported
 
 
 def test_a_snapshot_at_the_end(story: Story) -> None:
@@ -201,12 +209,12 @@ def test_a_snapshot_at_the_end(story: Story) -> None:
     changed."""
     first = story.one("claude", "snapshot", operation="turn_start")["payload"]["data"]
     record = story.one("claude", "snapshot", operation="turn_end")
-    said = whole(record, "snapshot", "fact", "system")
-    after = [e["event_type"] for e in story.events if e["turn"] == 1 and (e["seq"] or 0) > said["seq"]
+    reported = whole(record, "snapshot", "fact", "system")
+    after = [e["event_type"] for e in story.events if e["turn"] == 1 and (e["seq"] or 0) > reported["seq"]
              and e["session_id"] == story.sessions["claude"]]  # fmt: skip
 
-    assert said["tree_hash"] != first["tree_hash"]
-    assert some(said, "git_head", "git_dirty", "files_changed", "snapshot_type") == {
+    assert reported["tree_hash"] != first["tree_hash"]
+    assert some(reported, "git_head", "git_dirty", "files_changed", "snapshot_type") == {
         "git_head": story.head,
         "git_dirty": [JWT, AUTH],
         "files_changed": 2,
@@ -219,11 +227,11 @@ def test_a_turn_that_ended(story: Story) -> None:
     """S0-8, S0-15, S1-23, S1-47: of a real agent's turn each field of the summary, under the id of its
     start."""
     context = f"turn:{story.sessions['claude']}_001"
-    said = dict(story.data(context))
-    times = [said.pop("started_at"), said.pop("completed_at")]
+    payload = dict(story.data(context))
+    times = [payload.pop("started_at"), payload.pop("completed_at")]
 
     assert times == sorted(times) and all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:.+Z", time) for time in times)
-    assert said == {
+    assert payload == {
         "turn_id": "001",
         "sequence": 1,
         "status": "completed",
@@ -242,9 +250,9 @@ def test_a_turn_that_ended(story: Story) -> None:
 
 def test_a_turn_of_another_agent(story: Story) -> None:
     """S1-47: what Codex read by a shell and changed by a patch; what nobody reported is zero or empty."""
-    said = story.data(f"turn:{story.sessions['codex']}_001")
+    payload = story.data(f"turn:{story.sessions['codex']}_001")
 
-    assert some(said, "actions_taken", "files_read", "files_modified", "outcome", "decisions") == {
+    assert some(payload, "actions_taken", "files_read", "files_modified", "outcome", "decisions") == {
         "actions_taken": [f"run cat {JWT}", f"edit {JWT}"],
         "files_read": [JWT],
         "files_modified": [JWT],
@@ -256,10 +264,10 @@ def test_a_turn_of_another_agent(story: Story) -> None:
 def test_a_turn_that_goes_on(story: Story) -> None:
     """S0-14, S1-11, S1-23: the anchor is there from its start: number, message, active, below its session."""
     record = story.sent[f"turn:{story.sessions['codex']}_002"]
-    said = record["payload"]["data"]
+    reported = record["payload"]["data"]
 
-    assert said.pop("started_at")
-    assert (record["source"], said) == (
+    assert reported.pop("started_at")
+    assert (record["source"], reported) == (
         "system",
         {"turn_id": "002", "sequence": 2, "status": "active", "user_message": "Rename its callers"},
     )
@@ -270,10 +278,10 @@ def test_a_session_that_ended(story: Story) -> None:
     once."""
     session = story.sessions["claude"]
     context = f"session:fix-jwt-refresh-bug-auth_{session}"
-    said = dict(story.data(context))
+    payload = dict(story.data(context))
 
-    assert said.pop("ended_at") >= said.pop("started_at")
-    assert said == {
+    assert payload.pop("ended_at") >= payload.pop("started_at")
+    assert payload == {
         "title": REQUEST,
         "slug": "fix-jwt-refresh-bug-auth",
         "session_id": session,
@@ -298,15 +306,15 @@ def test_a_session_that_ended(story: Story) -> None:
 def test_a_session_that_goes_on(story: Story) -> None:
     """S1-18, S1-48: active, and its totals follow its turns."""
     session = story.sessions["codex"]
-    said = story.data(f"session:rename-function_{session}")
+    reported = story.data(f"session:rename-function_{session}")
 
-    assert some(said, "status", "turn_count", "last_turn") == {
+    assert some(reported, "status", "turn_count", "last_turn") == {
         "status": "active",
         "turn_count": 2,
         "last_turn": f"turn:{session}_002",
     }
-    assert (said["totals"]["tool_calls"], said["totals"]["files_modified"]) == (2, [JWT])
-    assert "ended_at" not in said
+    assert (reported["totals"]["tool_calls"], reported["totals"]["files_modified"]) == (2, [JWT])
+    assert "ended_at" not in reported
 
 
 def test_the_master(story: Story) -> None:
@@ -345,10 +353,10 @@ def test_one_counter_for_all_types(story: Story) -> None:
     is made of type, session, turn and number, and each kind follows from the type."""
     for who, turn in (("claude", 1), ("claude", 2), ("codex", 1), ("script", 1)):
         session = story.sessions[who]
-        told = [e for e in story.events if (e["session_id"], e["turn"]) == (session, turn) and e["seq"]]
-        assert sorted(e["seq"] for e in told) == list(range(1, len(told) + 1))
-        names = [f"{e['event_type']}:{session}_{turn:03d}_{e['seq']:03d}" for e in told]
-        assert [e["context_id"] for e in told] == names
+        listed = [e for e in story.events if (e["session_id"], e["turn"]) == (session, turn) and e["seq"]]
+        assert sorted(e["seq"] for e in listed) == list(range(1, len(listed) + 1))
+        names = [f"{e['event_type']}:{session}_{turn:03d}_{e['seq']:03d}" for e in listed]
+        assert [e["context_id"] for e in listed] == names
     assert {e["event_type"] for e in story.events} >= {
         "intent", "action", "file", "snapshot", "decision", "error", "llm", "feedback",
     }  # fmt: skip

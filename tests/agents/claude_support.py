@@ -38,7 +38,7 @@ class Teller:
         self._count = 0
         self.last: str | None = None
 
-    def line(self, kind: str, **said: Any) -> Line:
+    def line(self, kind: str, **fields: Any) -> Line:
         self._count += 1
         uuid = f"{self._name}-{self._count}"
         time = f"2026-11-20T10:{self._count // 60:02d}:{self._count % 60:02d}.000Z"
@@ -48,33 +48,33 @@ class Teller:
             "parentUuid": self.last,
             "timestamp": time,
             **self._common,
-            **said,
+            **fields,
         }
         self.last = uuid
         return line
 
-    def user(self, content: Any, **said: Any) -> Line:
-        return self.line("user", message={"role": "user", "content": content}, **said)
+    def user(self, content: Any, **fields: Any) -> Line:
+        return self.line("user", message={"role": "user", "content": content}, **fields)
 
-    def answer(self, message: str, block: Line, output: int = 1, **said: Any) -> Line:
+    def answer(self, message: str, block: Line, output: int = 1, **fields: Any) -> Line:
         usage = {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": output}
         whole = {"id": message, "type": "message", "role": "assistant", "model": "claude-opus-5"}
         return self.line(
             "assistant",
             message={**whole, "content": [block], "stop_reason": None, "usage": usage},
             requestId=f"req_{message}",
-            **said,
+            **fields,
         )
 
-    def result(self, tool: str, shown: Any, told: Any = None, *, failed: bool = False, **said: Any) -> Line:
+    def result(self, tool: str, shown: Any, told: Any = None, *, failed: bool = False, **fields: Any) -> Line:
         block = {"type": "tool_result", "tool_use_id": tool, "content": shown, "is_error": failed}
-        return self.user([block], **({} if told is None else {"toolUseResult": told}), **said)
+        return self.user([block], **({} if told is None else {"toolUseResult": told}), **fields)
 
     def call(
-        self, message: str, tool: str, name: str, args: Any, shown: Any, told: Any = None, **said: Any
+        self, message: str, tool: str, name: str, args: Any, shown: Any, told: Any = None, **fields: Any
     ) -> list[Line]:
         use = {"type": "tool_use", "id": tool, "name": name, "input": args}
-        return [self.answer(message, use), self.result(tool, shown, told, **said)]
+        return [self.answer(message, use), self.result(tool, shown, told, **fields)]
 
 
 def text(words: str) -> Line:

@@ -28,23 +28,29 @@ def line(second: float, kind: str, **payload: Any) -> Line:
     return {"timestamp": f"2026-11-20T10:00:{second:06.3f}Z", "type": kind, "payload": payload}
 
 
-def item(second: float, kind: str, **said: Any) -> Line:
-    return line(second, "response_item", type=kind, **said)
+def item(second: float, kind: str, **fields: Any) -> Line:
+    return line(second, "response_item", type=kind, **fields)
 
 
-def event(second: float, kind: str, **said: Any) -> Line:
-    return line(second, "event_msg", type=kind, **said)
+def event(second: float, kind: str, **fields: Any) -> Line:
+    return line(second, "event_msg", type=kind, **fields)
 
 
-def completed(second: float, turn: str, kind: str, **said: Any) -> Line:
-    told = {"type": kind, **said}
-    return event(second, "item_completed", thread_id=THREAD, turn_id=turn, item=told)
+def completed(second: float, turn: str, kind: str, **fields: Any) -> Line:
+    payload = {"type": kind, **fields}
+    return event(second, "item_completed", thread_id=THREAD, turn_id=turn, item=payload)
 
 
 def meta(second: float = 0, thread: str = THREAD, **more: Any) -> Line:
-    said = {"id": thread, "cwd": HOME, "cli_version": "0.140.0", "source": "cli", "originator": "codex-tui"}
+    payload = {
+        "id": thread,
+        "cwd": HOME,
+        "cli_version": "0.140.0",
+        "source": "cli",
+        "originator": "codex-tui",
+    }
     git = {"commit_hash": "c" * 40, "branch": "main"}
-    return line(second, "session_meta", timestamp="2026-11-20T10:00:00Z", git=git, **{**said, **more})
+    return line(second, "session_meta", timestamp="2026-11-20T10:00:00Z", git=git, **{**payload, **more})
 
 
 def begin(second: float, turn: str, **more: Any) -> list[Line]:

@@ -30,7 +30,7 @@ class Gemini:
         return next(self.times).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
     def say(self, name: str, **fields: Any) -> None:
-        said = {
+        payload = {
             "session_id": self.session,
             "transcript_path": str(self.chat),
             "cwd": str(self.work),
@@ -39,7 +39,7 @@ class Gemini:
             **fields,
         }
         for _ in range(self.repeats):
-            run_hook(json.dumps(said).encode(), "gemini-cli", self.work.parent)
+            run_hook(json.dumps(payload).encode(), "gemini-cli", self.work.parent)
 
     def write(self, line: Json) -> None:
         with self.chat.open("a") as file:
@@ -110,8 +110,8 @@ class Gemini:
 
         def run() -> Json:
             done()
-            told = ["Output: (empty)", *([f"Exit Code: {code}"] if code else []), "Process Group PGID: 7"]
-            return {"llmContent": "\n".join(told), "returnDisplay": "ok"}
+            lines = ["Output: (empty)", *([f"Exit Code: {code}"] if code else []), "Process Group PGID: 7"]
+            return {"llmContent": "\n".join(lines), "returnDisplay": "ok"}
 
         return self.tool("run_shell_command", args, run)
 

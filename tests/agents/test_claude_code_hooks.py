@@ -44,7 +44,7 @@ FIELDS = {
 }  # fmt: skip
 
 
-def said(name: str, **fields: Any) -> dict[str, Any]:
+def hook_input(name: str, **fields: Any) -> dict[str, Any]:
     return {**SAID, "hook_event_name": name, **fields}
 
 
@@ -56,7 +56,7 @@ def types(call: Call) -> list[object]:
 def test_every_event_has_a_meaning_or_is_kept_raw(name: str) -> None:
     """S0-21: of each of the 33 events, and of ones to come, nothing is dropped."""
     fields = FIELDS if name != "PostToolUse" else {k: v for k, v in FIELDS.items() if k != "error"}
-    call = interpret(said(name, **fields))
+    call = interpret(hook_input(name, **fields))
     # A compaction by command has a prompt id of its own, with which no turn begins.
     turn = {} if name in ("PreCompact", "PostCompact") else {"agent_turn_id": "p"}
 
@@ -65,16 +65,16 @@ def test_every_event_has_a_meaning_or_is_kept_raw(name: str) -> None:
         "agent": "claude-code", "agent_session_id": "s", "subagent_id": "a1", "cwd": "/w", **turn,
     }  # fmt: skip
     if EVENT_TYPES[name] == ["hook"]:
-        assert call.events[0]["payload"] == said(name, **fields)
+        assert call.events[0]["payload"] == hook_input(name, **fields)
         assert call.events[0]["operation"] == name
 
 
 def test_ids_come_from_the_agents_own_keys() -> None:
     """I8, S1-30: an action has one id whether its own hook or its batch tells it, in whichever session; a
     prompt's turn, snapshot and intent have ids of the prompt."""
-    (action,) = interpret(said("PostToolUse", tool_use_id="t_1a2b3", tool_name="Bash")).events
-    batch = interpret({**said("PostToolBatch", tool_calls=FIELDS["tool_calls"]), "session_id": "fork"})
-    prompt = interpret(said("UserPromptSubmit", prompt="Go"))
+    (action,) = interpret(hook_input("PostToolUse", tool_use_id="t_1a2b3", tool_name="Bash")).events
+    batch = interpret({**hook_input("PostToolBatch", tool_calls=FIELDS["tool_calls"]), "session_id": "fork"})
+    prompt = interpret(hook_input("UserPromptSubmit", prompt="Go"))
 
     assert (
         action["event_id"] == batch.events[0]["event_id"] == event_id_of("claude-code", "action", "t_1a2b3")
@@ -93,7 +93,9 @@ def test_the_text_of_a_changed_file_is_left_to_the_blob_store() -> None:
     for key in ("originalFile", "originalFileContents"):
         answer = {"filePath": "/w/a", key: "é\n", "structuredPatch": [{"lines": [" x", "-a", "+b", "+c"]}]}
         call = interpret(
-            said("PostToolUse", tool_name="Edit", tool_input={"file_path": "/w/a"}, tool_response=answer)
+            hook_input(
+                "PostToolUse", tool_name="Edit", tool_input={"file_path": "/w/a"}, tool_response=answer
+            )
         )
         (named,) = call.tool.named
         result = call.events[0]["payload"]["result"]  # type: ignore[index]
@@ -105,7 +107,7 @@ def test_the_text_of_a_changed_file_is_left_to_the_blob_store() -> None:
 def test_sessions_begin_once_and_come_back() -> None:
     """A session's start has its own id; what resumes, compacts or forks it is stated each time."""
     operations = {
-        source: interpret(said("SessionStart", source=source)).events[0]
+        source: interpret(hook_input("SessionStart", source=source)).events[0]
         for source in ("startup", "clear", "resume", "compact", "fork")
     }
 
@@ -114,7 +116,7 @@ def test_sessions_begin_once_and_come_back() -> None:
         "start", "start", "resume", "compact", "fork",
     ]  # fmt: skip
     assert not any("event_id" in operations[source] for source in ("resume", "compact", "fork"))
-    assert interpret(said("SessionStart", source="compact")).moment is None
+    assert interpret(hook_input("SessionStart", source="compact")).moment is None
 
 
 def test_model_calls_are_read_on_from_where_they_were(tmp_path: Path) -> None:
@@ -124,8 +126,8 @@ def test_model_calls_are_read_on_from_where_they_were(tmp_path: Path) -> None:
     def line(id: str, output: int, **more: Any) -> bytes:
         usage = {"input_tokens": 1, "cache_read_input_tokens": 20, "output_tokens": output}
         message = {"id": id, "model": more.pop("model", "m"), "usage": usage}
-        said = {"type": "assistant", "requestId": "r", "message": message, **more}
-        return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+        hook_input = {"type": "assistant", "requestId": "r", "message": message, **more}
+        return json.dumps(hook_input, separators=(",", ":")).encode() + b"\n"
 
     first = b'{"type":"user","promptId":"p-7"}\n' + line("a", 5) + line("a", 9)
     rest = (

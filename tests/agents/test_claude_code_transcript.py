@@ -78,10 +78,10 @@ def test_a_session_says_what_was_asked_done_and_counted(tmp_path: Path) -> None:
         ]  # fmt: skip
         (error,) = [e for e in store.events() if e["event_type"] == "error"]
         assert (error["error_type"], error["payload"]["message"]) == ("tool_failure", "Exit code 1\nno")
-        said = [
+        listed = [
             (e["operation"], e["payload"]["text"]) for e in store.events() if e["event_type"] == "message"
         ]
-        assert said[:2] == [("reasoning", "How?"), ("text", "I make it.")]
+        assert listed[:2] == [("reasoning", "How?"), ("text", "I make it.")]
 
 
 def test_ids_are_those_of_the_hooks() -> None:
@@ -282,13 +282,13 @@ def test_a_command_of_a_person_is_in_the_turn_that_it_began() -> None:
         tell.user("go on", promptId="p-2"),
         tell.user("<bash-input>date</bash-input>"),
     ]
-    told = [
+    listed = [
         (one["event_type"], one.get("agent_turn_id"))
         for one in events_in(lines)
         if one["event_type"] in ("intent", "tool_start", "action", "message")
     ]
     first = str(lines[0]["uuid"])
-    assert told == [
+    assert listed == [
         ("intent", first),
         ("tool_start", first),
         ("action", first),
@@ -419,10 +419,10 @@ def test_images_are_blobs(tmp_path: Path) -> None:
     data = base64.b64encode(bytes(range(256)) * 100).decode()
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
     tell = Teller()
-    told = {"type": "image", "file": {"base64": data, "type": "image/png"}}
+    fields = {"type": "image", "file": {"base64": data, "type": "image/png"}}
     lines = [
         tell.user([text("look"), image]),
-        *tell.call("m", "t-1", "Read", {"file_path": "a.png"}, [image], told),
+        *tell.call("m", "t-1", "Read", {"file_path": "a.png"}, [image], fields),
     ]
     with Store.init(tmp_path / ".locus") as store:
         run(store, write(tmp_path / "a.jsonl", lines))
@@ -436,12 +436,12 @@ def test_what_a_tool_showed_is_recorded_once() -> None:
     """The numbered copy of a file that was read, or of an output, is left out; what follows is not."""
     tell = Teller()
     file = {"filePath": "a.py", "content": "a\nb\n", "numLines": 3, "startLine": 1, "totalLines": 3}
-    told, read = {"type": "text", "file": file}, ("Read", {"file_path": "a.py"})
+    fields, read = {"type": "text", "file": file}, ("Read", {"file_path": "a.py"})
     reminder = "\n\n<system-reminder>mind</system-reminder>"
     lines = [
-        *tell.call("m", "t-1", *read, "     1→a\n     2→b\n     3→" + reminder, told),
-        *tell.call("m", "t-2", *read, "1\ta\n2\tb\n3\t", told),
-        *tell.call("m", "t-3", *read, "1\ta\n2\tc\n3\t", told),
+        *tell.call("m", "t-1", *read, "     1→a\n     2→b\n     3→" + reminder, fields),
+        *tell.call("m", "t-2", *read, "1\ta\n2\tb\n3\t", fields),
+        *tell.call("m", "t-3", *read, "1\ta\n2\tc\n3\t", fields),
         *tell.call("m", "t-4", "Bash", BASH, "made", RAN),
         *tell.call("m", "t-5", "Bash", BASH, "made, and more", RAN),
     ]
@@ -513,26 +513,26 @@ def counted(paths: list[Path]) -> tuple[dict[str, set[Any]], dict[str, set[Any]]
     tools: dict[str, set[Any]] = defaultdict(set)
     prompts: dict[str, set[Any]] = defaultdict(set)
     for path in paths:
-        for said in said_in(path):
-            message, session = said.get("message"), said.get("sessionId")
+        for item in said_in(path):
+            message, session = item.get("message"), item.get("sessionId")
             if not isinstance(message, dict):
                 continue
-            if said["type"] == "assistant" and message.get("usage") and message["model"] != "<synthetic>":
+            if item["type"] == "assistant" and message.get("usage") and message["model"] != "<synthetic>":
                 usage = message["usage"]
                 cached = [usage.get(f"cache_{kind}_input_tokens") or 0 for kind in ("creation", "read")]
-                key = message["id"], said.get("requestId")
+                key = message["id"], item.get("requestId")
                 tokens = usage["input_tokens"] + sum(cached), usage["output_tokens"]
                 if key not in calls or calls[key][2] <= tokens[1]:
                     calls[key] = (session, *tokens)
-            elif said["type"] == "user":
+            elif item["type"] == "user":
                 content = message["content"]
                 blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
                 results = {one["tool_use_id"] for one in blocks if one["type"] == "tool_result"}
                 tools[session] |= results
-                if not results and not said["isSidechain"] and not said.get("isMeta"):
+                if not results and not item["isSidechain"] and not item.get("isMeta"):
                     words = "".join(one.get("text", "") for one in blocks).lstrip()
-                    if not words.startswith(CLIENTS) and not said.get("isCompactSummary"):
-                        prompts[session].add(said.get("promptId") or said["uuid"])
+                    if not words.startswith(CLIENTS) and not item.get("isCompactSummary"):
+                        prompts[session].add(item.get("promptId") or item["uuid"])
     by_session: dict[str, set[Any]] = defaultdict(set)
     for (message_id, _), (session, read, written) in calls.items():
         by_session[session].add((message_id, read, written))
@@ -619,17 +619,17 @@ def test_true_sessions_lose_nothing() -> None:
     """P7: every text and every larger number of a line is in an event, or in the content of a file."""
     for path in real():
         lines = said_in(path)
-        told: set[Any] = set()
+        reported: set[Any] = set()
         for item in drafts(lines):
             if isinstance(item, FileItem):
-                told |= {item.edit.content, item.edit.original, item.edit.patch}
+                reported |= {item.edit.content, item.edit.original, item.edit.patch}
             else:
-                told |= {value for _, value in leaves(item)}
-        whole = "\0".join(value for value in told if isinstance(value, str))
+                reported |= {value for _, value in leaves(item)}
+        whole = "\0".join(value for value in reported if isinstance(value, str))
         for line in lines:
             for place, value in leaves(line):
                 small = not value or (isinstance(value, (int, float)) and value < 1_000)
-                if small or value in told or LEFT_OUT & set(place):
+                if small or value in reported or LEFT_OUT & set(place):
                     continue
                 if place == ("message", "content", "content") and line["toolUseResult"]["type"] == "text":
                     value = value.partition("<system-reminder>")[2]  # after the numbered lines of a file
@@ -667,5 +667,5 @@ def test_a_turn_without_words_has_a_title_that_says_what_it_was(tmp_path: Path) 
             ("(2 images, document)",), ("! git status",), ("thanks",),
         ]  # fmt: skip
         assert rows(store, "select title from sessions") == [("(2 images, document)",)]
-        said = rows(store, "select user_request from turns order by turn")
-        assert said[1:] == [("! git status",), ("thanks",)]
+        recorded = rows(store, "select user_request from turns order by turn")
+        assert recorded[1:] == [("! git status",), ("thanks",)]

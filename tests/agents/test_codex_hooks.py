@@ -36,7 +36,7 @@ USAGE = {
 }  # fmt: skip
 
 
-def said(name: str, **fields: Any) -> dict[str, Any]:
+def hook_input(name: str, **fields: Any) -> dict[str, Any]:
     return {**SAID, "hook_event_name": name, **fields}
 
 
@@ -49,7 +49,7 @@ def script(*texts: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize("name", EVENT_TYPES)
 def test_every_event_has_a_meaning_or_is_kept_raw(name: str) -> None:
     """S0-21: of each event, and of ones to come, nothing is dropped."""
-    call = interpret(said(name, tool_name="Bash", tool_use_id="call_1", tool_input={"command": "ls"}))
+    call = interpret(hook_input(name, tool_name="Bash", tool_use_id="call_1", tool_input={"command": "ls"}))
 
     assert [event["event_type"] for event in call.events] == EVENT_TYPES[name]
     assert call.columns == {
@@ -59,8 +59,8 @@ def test_every_event_has_a_meaning_or_is_kept_raw(name: str) -> None:
 
 def test_tokens_include_what_came_from_the_cache() -> None:
     """S1-34, P7: the client's input counts the cache already; what it does not say is unknown."""
-    (event,) = interpret(said("PostModelRequest", status="completed", token_usage=USAGE)).events
-    (failed,) = interpret(said("PostModelRequest", status="failed", error="overloaded")).events
+    (event,) = interpret(hook_input("PostModelRequest", status="completed", token_usage=USAGE)).events
+    (failed,) = interpret(hook_input("PostModelRequest", status="failed", error="overloaded")).events
 
     assert event.items() >= {
         "prompt_tokens": 1500, "cache_read_tokens": 1000, "cache_write_tokens": 30, "completion_tokens": 50,
@@ -90,7 +90,7 @@ def test_tokens_include_what_came_from_the_cache() -> None:
 def test_success_is_known_where_an_exit_code_is(answer: Any, success: bool | None) -> None:
     """P7, S1-30: the output of a command does not tell whether it failed, that of a script does; a failure
     is an error, with the id that the transcript gives it."""
-    call = said("PostToolUse", tool_name="exec", tool_use_id="call_1a2b3", tool_response=answer)
+    call = hook_input("PostToolUse", tool_name="exec", tool_use_id="call_1a2b3", tool_response=answer)
     action, *errors = interpret(call).events
 
     assert action.get("success") == success
@@ -100,8 +100,8 @@ def test_success_is_known_where_an_exit_code_is(answer: Any, success: bool | Non
         item(2, "custom_tool_call", name="exec", input="await tools.exec_command()", call_id="call_1a2b3"),
         item(3, "custom_tool_call_output", call_id="call_1a2b3", output=answer),
     ]
-    told, *failures = events_in([meta(), *begin(1, TURN), *lines], "action", "error")
-    assert told.get("success") == success
+    reported, *failures = events_in([meta(), *begin(1, TURN), *lines], "action", "error")
+    assert reported.get("success") == success
     assert [one["event_id"] for one in failures] == ([of_call] if success is False else [])
 
 

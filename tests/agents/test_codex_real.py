@@ -28,19 +28,19 @@ class Counted:
     """What a file holds by the description of its format."""
 
     def __init__(self, lines: list[Line]) -> None:
-        said = [(one["type"], one["payload"], one["payload"].get("type")) for one in lines]
-        self.session = said[0][1]["id"]
+        listed = [(one["type"], one["payload"], one["payload"].get("type")) for one in lines]
+        self.session = listed[0][1]["id"]
         prompts = [
             p["message"] if t == "user_message" else "".join(part["text"] for part in p["item"]["content"])
-            for _, p, t in said
+            for _, p, t in listed
             if t == "user_message" or (t == "item_completed" and p["item"]["type"] == "UserMessage")
         ]
         self.prompts = sum(text != before for text, before in zip(prompts, [None, *prompts], strict=False))
-        own = {p.get("call_id") or p.get("id") for _, p, t in said if t in CALLS} - {None}
-        self.tools = len(own | {p["call_id"] for _, p, t in said if t in ENDS})
-        self.answers = sum(t == "message" and p["role"] == "assistant" for _, p, t in said)
-        records = [p["usage"] for kind, p, _ in said if kind == "token_usage_record"]
-        infos = [p["info"] for _, p, t in said if t == "token_count" and p["info"]]
+        own = {p.get("call_id") or p.get("id") for _, p, t in listed if t in CALLS} - {None}
+        self.tools = len(own | {p["call_id"] for _, p, t in listed if t in ENDS})
+        self.answers = sum(t == "message" and p["role"] == "assistant" for _, p, t in listed)
+        records = [p["usage"] for kind, p, _ in listed if kind == "token_usage_record"]
+        infos = [p["info"] for _, p, t in listed if t == "token_count" and p["info"]]
         last: Any = None
         calls = []
         for info in infos:
@@ -62,20 +62,20 @@ def test_an_import_counts_what_another_counter_counts(files: dict[Path, list[Lin
         report = run(store, *files)
         assert (report.sessions, report.malformed, report.problems) == (len(files), 0, [])
         for one in counted:
-            (told,) = rows(
+            (recorded,) = rows(
                 store,
                 "select count(*) filter (event_type = 'intent'), count(*) filter (event_type = 'message' "
                 "and operation = 'text'), count(distinct tool_use_id) from events where "
                 f"agent_session_id = '{one.session}'",
             )
-            assert told == (one.prompts, one.answers, one.tools), one.session
-            (told,) = rows(
+            assert recorded == (one.prompts, one.answers, one.tools), one.session
+            (recorded,) = rows(
                 store,
                 "select count(*), sum(prompt_tokens), sum(completion_tokens), sum(cache_read_tokens), "
                 "sum(reasoning_tokens) from llm_calls where session_id in (select session_id from sessions "
                 f"where agent_session_id = '{one.session}')",
             )
-            assert told == (len(one.usage[0]), *one.tokens), one.session
+            assert recorded == (len(one.usage[0]), *one.tokens), one.session
             assert one.tokens == one.total, one.session  # the client's own sum
         calls = rows(store, "select count(*), sum(prompt_tokens) from llm_calls")
         assert calls == [(sum(len(one.usage[0]) for one in counted), sum(one.tokens[0] for one in counted))]

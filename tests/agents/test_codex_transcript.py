@@ -64,8 +64,8 @@ def test_a_session_says_what_was_asked_done_and_counted(tmp_path: Path) -> None:
         added, changed = rows(store, "select operation, before_hash, after_hash from files order by position")
         assert (added[0], changed[0], changed[1]) == ("add", "edit", added[2])
         assert store.blob(changed[2]) == b"price = 2\n"
-        said = "select operation, payload->>'text' from events where event_type = 'message' order by position"
-        assert rows(store, said) == [("reasoning", "A file."), ("text", "I add it."), ("text", "Done.")]
+        text = "select operation, payload->>'text' from events where event_type = 'message' order by position"
+        assert rows(store, text) == [("reasoning", "A file."), ("text", "I add it."), ("text", "Done.")]
 
 
 def test_ids_are_those_of_the_hooks() -> None:

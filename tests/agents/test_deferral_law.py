@@ -82,13 +82,15 @@ class World:
 
     def check_changes(self, done: Capture, before: Files, after: Files) -> None:
         """All that changed is reported, and nothing that nobody touched."""
-        told = {c.path for c in done.changes} | {c.old_path for c in done.changes if c.old_path is not None}
+        payload = {c.path for c in done.changes} | {
+            c.old_path for c in done.changes if c.old_path is not None
+        }
         differ = {
             path
             for path in before.keys() | after.keys()
             if path != b"d" and before.get(path) != after.get(path)
         }
-        assert differ <= told <= differ | self.touched, (differ, told, self.touched)
+        assert differ <= payload <= differ | self.touched, (differ, payload, self.touched)
 
     def step(self, what: str, name: str, number: int) -> None:
         target = self.desk.work / name

@@ -42,14 +42,16 @@ COUNTED = (
 )
 
 
-def said(name: str, **fields: Any) -> dict[str, Any]:
+def hook_input(name: str, **fields: Any) -> dict[str, Any]:
     return {**SAID, "hook_event_name": name, **fields}
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
 def test_every_event_has_a_meaning_or_is_kept_raw(name: str) -> None:
     """S0-21: of each event, and of ones to come, nothing is dropped."""
-    call = interpret(said(name, tool_name="run_shell_command", tool_input={"command": "ls"}, prompt="go"))
+    call = interpret(
+        hook_input(name, tool_name="run_shell_command", tool_input={"command": "ls"}, prompt="go")
+    )
 
     assert [event["event_type"] for event in call.events] == EVENT_TYPES[name]
     turn = {"agent_turn_id": "s:2026-11-20T09:00:00.000Z"} if name == "BeforeAgent" else {}
@@ -60,7 +62,7 @@ def test_what_hooks_put_before_a_prompt_is_not_the_persons() -> None:
     """P7: the turn is about what was asked, and what was added is kept beside it."""
     assert without_context("<hook_context>be brief</hook_context>\n\nmake x") == ("be brief", "make x")
     assert without_context("<hook_context>half") == ("", "<hook_context>half")
-    call = interpret(said("BeforeAgent", prompt="<hook_context>be brief</hook_context>\n\nmake x"))
+    call = interpret(hook_input("BeforeAgent", prompt="<hook_context>be brief</hook_context>\n\nmake x"))
     assert call.prompt == "make x"
     assert call.events[2]["payload"] == {"message": "make x", "hook_context": "be brief"}
 
@@ -82,7 +84,7 @@ def test_a_command_failed_when_its_output_names_an_exit_code(
     """S1-30: the client calls every command that ran a success."""
     assert exit_code_of(tool, output) == code
     (action, *errors) = interpret(
-        said("AfterTool", tool_name=tool, tool_input={}, tool_response={"llmContent": output})
+        hook_input("AfterTool", tool_name=tool, tool_input={}, tool_response={"llmContent": output})
     ).events
     assert action["success"] is (code is None)
     assert [error["event_type"] for error in errors] == (["error"] if code else [])
@@ -91,11 +93,11 @@ def test_a_command_failed_when_its_output_names_an_exit_code(
 def test_calls_without_ids_are_counted() -> None:
     """P3: equal calls of a turn are told apart by their order, however often each is reported; an end
     belongs to the last beginning without one."""
-    told = [("a", 1, True), ("a", 2, True), ("a", 2, True), ("a", 3, False), ("a", 3, False), ("a", 4, True),
+    lines = [("a", 1, True), ("a", 2, True), ("a", 2, True), ("a", 3, False), ("a", 3, False), ("a", 4, True),
             ("a", 5, False), ("b", 6, False), ("b", 7, True)]  # fmt: skip
-    tools = UnnamedCalls((key, str(time), asked) for key, time, asked in told)
+    tools = UnnamedCalls((key, str(time), asked) for key, time, asked in lines)
 
-    found = [tools.number(key, str(time), asked=asked) for key, time, asked in told]
+    found = [tools.number(key, str(time), asked=asked) for key, time, asked in lines]
     assert found == [0, 1, 1, 1, 1, 2, 2, 0, 1]
     assert call_key("t", "x", {"a": 1, "b": 2}, 0) == call_key("t", "x", {"b": 2, "a": 1}, 0)
 
@@ -270,8 +272,8 @@ def test_the_end_of_another_prompt_is_the_end_of_another_turn(tmp_path: Path) ->
         begun = store.certainty(f"{name}_002", "start")
     assert (first.state, [path for path, _ in first.paths]) == ("unfinished", ["."])
     assert (begun.state, second.state) == ("failed", "exact")
-    told = [(e["turn"], e["operation"], e["status"]) for e in events(work, "turn")]
-    assert told == [
+    lines = [(e["turn"], e["operation"], e["status"]) for e in events(work, "turn")]
+    assert lines == [
         (1, "start", "active"), (1, "end", "completed"), (1, "resume", "active"), (2, "end", "completed"),
         (1, "end", "interrupted"),
     ]  # fmt: skip

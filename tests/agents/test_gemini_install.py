@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / ".gemini/settings.json"
 
 
-def said(data: bytes) -> Any:
+def parsed(data: bytes) -> Any:
     """What the agent reads: the JSON without its comments."""
     return json.loads(COMMENTS.sub(lambda found: b" " if found[1] else found[0], data))
 
@@ -69,7 +69,9 @@ def test_comments_survive(name: str, file: Path, homes: Homes) -> None:
     inside = file.read_bytes()
 
     assert comments(inside) == comments(before)
-    events = {event for event, groups in said(inside)["hooks"].items() if "locus-hook" in json.dumps(groups)}
+    events = {
+        event for event, groups in parsed(inside)["hooks"].items() if "locus-hook" in json.dumps(groups)
+    }
     assert events == set(install.spec_of(GEMINI_CLI)[1].events)
     assert put_in(file, homes).kind == "unchanged"
     take_out(file, homes)
@@ -86,9 +88,9 @@ def test_comments_survive_somebodys_edit(name: str, file: Path, homes: Homes) ->
 
     left = file.read_bytes()
     assert comments(left) == sorted([*comments(COMMENTED[name]), b"// later"])
-    before = said(COMMENTED[name])
+    before = parsed(COMMENTED[name])
     if name not in ("in hooks", "in an event"):  # which our hooks filled, and which went when empty again
-        assert said(left) == before
+        assert parsed(left) == before
     assert b"locus-hook" not in left
 
 
@@ -99,7 +101,7 @@ def test_a_comment_between_ours_survives(file: Path, homes: Homes) -> None:
     take_out(file, homes)
 
     assert b"// prompts:" in file.read_bytes()
-    assert said(file.read_bytes()) == {}
+    assert parsed(file.read_bytes()) == {}
 
 
 def test_a_trailing_comma_is_refused(file: Path, homes: Homes) -> None:

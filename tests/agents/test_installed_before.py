@@ -119,12 +119,12 @@ class Installation:
     def call(self, line: str) -> None:
         """Run a line as an agent does; it is silent, and ends well (P4)."""
         self.calls += 1
-        said = {
+        payload = {
             "session_id": "s1", "cwd": str(self.project), "hook_event_name": "Notification",
             "message": f"call {self.calls}",
         }  # fmt: skip
         done = subprocess.run(
-            ["/bin/sh", "-c", line], input=json.dumps(said).encode(), capture_output=True,
+            ["/bin/sh", "-c", line], input=json.dumps(payload).encode(), capture_output=True,
             env=self._environ(), cwd=self.project, timeout=60,
         )  # fmt: skip
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -139,9 +139,9 @@ class Installation:
 
     def looked_for(self) -> "list[str]":
         """The files that modules of ours were looked for in, when the stub runs."""
-        said = json.dumps({"session_id": "s1", "cwd": str(self.project), "hook_event_name": "Stop"})
+        reported = json.dumps({"session_id": "s1", "cwd": str(self.project), "hook_event_name": "Stop"})
         done = subprocess.run(
-            [sys.executable, "-v", "-IS", str(self.stub), "claude-code"], input=said, capture_output=True,
+            [sys.executable, "-v", "-IS", str(self.stub), "claude-code"], input=reported, capture_output=True,
             text=True, env=self._environ(), cwd=self.project, timeout=60,
         )  # fmt: skip
         lines = [line for line in done.stderr.splitlines() if line.startswith("# code object from")]

@@ -69,8 +69,10 @@ def test_the_plugin_goes_in_and_out_and_leaves_nothing(file: Path, homes: Homes)
     assert (found.is_older, older.is_older, older.problem) == (False, True, None)
     environ = {"HOME": str(file.parents[3] / "home")}
     examined = agents.examine(None, str(file.parents[2]), environ, commands="", more=())
-    told = [f for f in examined if "another version" in f.what]
-    assert [f.level for f in told] == ["note"] and "locus hooks install --agent opencode" in str(told[0].todo)
+    listed = [f for f in examined if "another version" in f.what]
+    assert [f.level for f in listed] == ["note"] and "locus hooks install --agent opencode" in str(
+        listed[0].todo
+    )
 
     assert put_in(file, homes, launch.portable_line(OPENCODE)).kind == "edited"
     assert "my tools" not in file.read_text()
@@ -209,18 +211,18 @@ def test_the_plugin_tells_what_it_hears_in_order(tmp_path: Path) -> None:
     """P3, P4: each moment once, with its session at the top and its turn; copies and idle subagents never."""
     done = run_plugin(tmp_path, "cat >> said.jsonl; echo >> said.jsonl", SAID)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    told = [json.loads(one) for one in (tmp_path / "said.jsonl").read_text().splitlines()]
-    assert [(one["hook_event_name"], one.get("turn_id"), one.get("agent_id")) for one in told] == [
+    listed = [json.loads(one) for one in (tmp_path / "said.jsonl").read_text().splitlines()]
+    assert [(one["hook_event_name"], one.get("turn_id"), one.get("agent_id")) for one in listed] == [
         ("session.created", None, None), ("chat.message", "msg_1", None),
         ("tool.execute.before", "msg_1", None), ("tool.execute.after", "msg_1", None),
         ("session.created", "msg_1", "ses_2"), ("tool.error", "msg_1", "ses_2"),
         ("step.finish", "msg_1", None), ("session.idle", "msg_1", None), ("session.end", "msg_1", None),
     ]  # fmt: skip
-    assert {one["session_id"] for one in told} == {"ses_1"}
-    assert told[3]["time"]["end"] >= told[3]["time"]["start"]
-    assert told[6]["model"] == {"providerID": "p", "modelID": "m"}
-    assert told[7]["last_assistant_message"] == "Ok."
-    for one in told:
+    assert {one["session_id"] for one in listed} == {"ses_1"}
+    assert listed[3]["time"]["end"] >= listed[3]["time"]["start"]
+    assert listed[6]["model"] == {"providerID": "p", "modelID": "m"}
+    assert listed[7]["last_assistant_message"] == "Ok."
+    for one in listed:
         interpret("opencode", one)
 
 
@@ -252,8 +254,8 @@ def test_a_session_that_begins_is_briefed_in_its_first_prompt(tmp_path: Path) ->
     assert part["text"] == 'a "record"\nof è' and part["synthetic"] is True and part["type"] == "text"
     assert (part["sessionID"], part["messageID"]) == ("ses_1", "msg_1")
     assert part["id"] < theirs["id"] and part["id"].startswith("prt_")
-    told = [json.loads(one) for one in (tmp_path / "said.jsonl").read_text().splitlines()]
-    assert [len(one["parts"]) for one in told if one["hook_event_name"] == "chat.message"] == [1, 1]
+    listed = [json.loads(one) for one in (tmp_path / "said.jsonl").read_text().splitlines()]
+    assert [len(one["parts"]) for one in listed if one["hook_event_name"] == "chat.message"] == [1, 1]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
@@ -279,14 +281,14 @@ def test_one_that_goes_on_a_fork_and_a_subagent_are_not_briefed(said: list[Any],
 # -- what calls mean --------------------------------------------------------------------------------
 
 
-def call_of(name: str, **said: Any) -> Any:
-    return hooks.interpret({**PLACE, "hook_event_name": name, **said})
+def call_of(name: str, **fields: Any) -> Any:
+    return hooks.interpret({**PLACE, "hook_event_name": name, **fields})
 
 
 def test_tool_calls_are_named_within_their_session() -> None:
     """P3: providers number calls from the start in each session, so the session is part of a call's id."""
-    said = {"tool_name": "edit", "tool_use_id": "call_1a2b3", "args": {"filePath": "/home/dev/a"}}
-    begun, ended = call_of("tool.execute.before", **said), call_of("tool.execute.after", **said)
+    payload = {"tool_name": "edit", "tool_use_id": "call_1a2b3", "args": {"filePath": "/home/dev/a"}}
+    begun, ended = call_of("tool.execute.before", **payload), call_of("tool.execute.after", **payload)
     assert (begun.moment, ended.moment) == (TOOL_START, TOOL)
     action = event_id_of("opencode", "action", "ses_1", "call_1a2b3")
     assert begun.tool.started_action_id == ended.tool.cause == action

@@ -46,19 +46,19 @@ def info(session: str = SES, *, parent: str | None = None, at: int = 0, title: s
 
 def user(number: int, text: str, *, session: str = SES, **more: Any) -> tuple[Json, list[Json]]:
     key = f"msg_{number:04d}"
-    said = {"id": key, "sessionID": session, "role": "user", "time": {"created": TIME + number * 1000}}
-    return said, [part(key, 0, {"type": "text", "text": text, **more}, session)]
+    payload = {"id": key, "sessionID": session, "role": "user", "time": {"created": TIME + number * 1000}}
+    return payload, [part(key, 0, {"type": "text", "text": text, **more}, session)]
 
 
 def answer(number: int, *parts: Json, session: str = SES, **more: Any) -> tuple[Json, list[Json]]:
     key = f"msg_{number:04d}"
     time = {"created": TIME + number * 1000, "completed": TIME + number * 1000 + 900}
-    said = {
+    payload = {
         "id": key, "sessionID": session, "role": "assistant", "time": time, "parentID": "msg_0001",
         "providerID": "fake", "modelID": "fake-model",
         "path": {"cwd": "/home/dev/shop", "root": "/home/dev/shop"}, "cost": 0, "tokens": TOKENS, **more,
     }  # fmt: skip
-    return said, [part(key, i, one, session) for i, one in enumerate(parts)]
+    return payload, [part(key, i, one, session) for i, one in enumerate(parts)]
 
 
 def part(message: str, number: int, said: Json, session: str = SES) -> Json:
@@ -122,15 +122,15 @@ def fill(rows: sqlite3.Connection, sessions: list[Session]) -> None:
             head["time"]["updated"],
         )  # fmt: skip
         rows.execute("insert or replace into session values (?,?,?,?,?,?,?,?,?,?)", values)
-        for said, parts in messages:
-            at = said["time"]["created"]
-            data = json.dumps({key: value for key, value in said.items() if key not in ("id", "sessionID")})
+        for item, parts in messages:
+            at = item["time"]["created"]
+            data = json.dumps({key: value for key, value in item.items() if key not in ("id", "sessionID")})
             rows.execute(
-                "insert or replace into message values (?,?,?,?,?)", (said["id"], head["id"], at, at, data)
+                "insert or replace into message values (?,?,?,?,?)", (item["id"], head["id"], at, at, data)
             )
             for one in parts:
                 data = json.dumps({k: v for k, v in one.items() if k not in ("id", "messageID", "sessionID")})
-                place = (one["id"], said["id"], head["id"], at, at, data)
+                place = (one["id"], item["id"], head["id"], at, at, data)
                 rows.execute("insert or replace into part values (?,?,?,?,?,?)", place)
     rows.commit()
 
@@ -190,8 +190,8 @@ def kept_as(form: str, directory: Path) -> Path:
     ((head, messages),) = WHOLE
     if form == "export":
         path = directory / "export.json"
-        said = [{"info": one, "parts": parts} for one, parts in messages]
-        path.write_text(json.dumps({"info": head, "messages": said}, indent=1))
+        listed = [{"info": one, "parts": parts} for one, parts in messages]
+        path.write_text(json.dumps({"info": head, "messages": listed}, indent=1))
         return path
     storage = directory / "storage"
     path = put(storage / f"session/p1/{SES}.json", head)
@@ -261,10 +261,10 @@ def test_a_fork_counts_nothing_that_it_copied(tmp_path: Path) -> None:
     fork = "ses_00000000000ffff"
     copied = [
         (
-            {**said, "id": f"{said['id']}f", "sessionID": fork},
+            {**item, "id": f"{item['id']}f", "sessionID": fork},
             [{**one, "id": f"{one['id']}f"} for one in parts],
         )
-        for said, parts in WHOLE[0][1]
+        for item, parts in WHOLE[0][1]
     ]
     own = [*copied, user(20, "and now", session=fork), answer(21, *step(), session=fork)]
     path = written(tmp_path / "o.db", [*WHOLE, (info(fork, at=15_000), own)])

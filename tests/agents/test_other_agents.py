@@ -76,13 +76,13 @@ USAGE = {"input": 100, "output": 20, "cacheRead": 40, "cacheWrite": 2, "totalTok
 
 
 def pi(number: int, role: str, **message: Any) -> Said:
-    said = {"role": role, **message}
+    payload = {"role": role, **message}
     return {
         "type": "message",
         "id": f"{number:08x}",
         "parentId": f"{number - 1:08x}",
         "timestamp": at(number),
-        "message": said,
+        "message": payload,
     }
 
 
@@ -371,15 +371,15 @@ def test_a_chat_of_the_editor_is_the_same_as_a_document_and_as_changes(tmp_path:
         {"kind": 2, "k": ["requests"], "v": [{**request, "result": None}]},
         {"kind": 1, "k": ["requests", 0, "result"], "v": request["result"]},
     ]
-    told = []
+    listed = []
     for name, lines in (("a", [CHAT]), ("b", changes)):
         (tmp_path / name).mkdir()
         with Store.init(tmp_path / name / ".locus") as store:
             run(store, "copilot-cli", written(tmp_path / name / "one.jsonl", lines))
-            told.append([(e["event_type"], e["tool"], e["payload"]) for e in store.events() if e["seq"]])
+            listed.append([(e["event_type"], e["tool"], e["payload"]) for e in store.events() if e["seq"]])
 
-    assert told[0] == told[1]
-    action: Any = next(payload for kind, _, payload in told[0] if kind == "action")
+    assert listed[0] == listed[1]
+    action: Any = next(payload for kind, _, payload in listed[0] if kind == "action")
     assert (action["args"], action["result"]) == ({"n": 1}, {"content": "edited"})
 
 
@@ -471,8 +471,8 @@ def test_what_a_format_does_not_know_is_kept(agent: str) -> None:
     for number in range(len(objects_in(lines))):
         odd = copy.deepcopy(lines)
         objects_in(odd)[number]["odd"] = "unheard-of"
-        told = told_by("copilot-cli" if agent == "chat" else agent, odd)
-        assert "unheard-of" in repr(told), objects_in(lines)[number]
+        reported = told_by("copilot-cli" if agent == "chat" else agent, odd)
+        assert "unheard-of" in repr(reported), objects_in(lines)[number]
 
 
 @settings(max_examples=examples(40, 1000))
@@ -498,11 +498,11 @@ def counted(agent: str, path: Path) -> tuple[int, int, int, int, int]:
         else [json.loads(x) for x in text.splitlines()]
     )
     if agent == "pi":
-        said = [line["message"] for line in lines if line["type"] == "message"]
-        answers = [one for one in said if one["role"] == "assistant"]
+        listed = [line["message"] for line in lines if line["type"] == "message"]
+        answers = [one for one in listed if one["role"] == "assistant"]
         usages = [one["usage"] for one in answers]
         return (
-            sum(one["role"] == "user" for one in said),
+            sum(one["role"] == "user" for one in listed),
             sum(block["type"] == "toolCall" for one in answers for block in one["content"]),
             len({one["responseId"] for one in answers}),
             sum(one["totalTokens"] - one["output"] for one in usages),

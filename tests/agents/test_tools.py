@@ -64,5 +64,5 @@ def test_codex_tools_have_the_names_that_its_model_uses() -> None:
         agents.interpret("codex", {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": name})
         for name in names
     ]
-    told = [call.events[0]["tool"] for call in calls]
-    assert told == ["spawn_agent", "wait_agent", "spawn_agent", "collaborationother", "Bash"]
+    lines = [call.events[0]["tool"] for call in calls]
+    assert lines == ["spawn_agent", "wait_agent", "spawn_agent", "collaborationother", "Bash"]

@@ -53,20 +53,20 @@ def test_without_a_file_the_defaults_apply(layout: Layout) -> None:
 def test_settings_are_read_from_file_and_twin_alike(layout: Layout) -> None:
     """P2: the twin is derived: with it, without it or with a damaged one, the settings are the same."""
 
-    def told(found: config.Config) -> tuple[object, ...]:
+    def shown(found: config.Config) -> tuple[object, ...]:
         limits = found.max_file_bytes, found.shared_context, found.codes_base, found.problem
         return found.enabled, found.allow, found.deny, found.include, *limits
 
     lists = ("jwt",), ("acme-intranet", "/acme-[0-9]{6}/"), ("build/**",)
     expected = (True, *lists, 4096, True, "~/codes", None)
-    assert told(write(layout, GOOD)) == expected
-    assert told(config.read(REAL, layout)) == expected
+    assert shown(write(layout, GOOD)) == expected
+    assert shown(config.read(REAL, layout)) == expected
     twin = Path(layout.config_twin)
     assert twin.stat().st_mode & 0o777 == 0o600
     twin.write_bytes(twin.read_bytes().replace(b"acme-intranet", b"acme-internet"))
-    assert told(config.read(REAL, layout)) == expected
+    assert shown(config.read(REAL, layout)) == expected
     twin.unlink()
-    assert told(config.read(REAL, layout)) == expected
+    assert shown(config.read(REAL, layout)) == expected
     assert write(layout, b"[redaction]\nenabled = false\n").enabled is False
 
 

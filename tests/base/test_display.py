@@ -10,7 +10,7 @@ from eventlog.base.display import columns, event_words
 _FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
-def told(tool: str | None, args: object, **event: object) -> str:
+def shown(tool: str | None, args: object, **event: object) -> str:
     return event_words({"event_type": "action", "tool": tool, "payload": {"args": args}, **event})
 
 
@@ -35,20 +35,20 @@ def told(tool: str | None, args: object, **event: object) -> str:
 )
 def test_what_a_tool_was_asked_to_do(tool: str | None, args: object, words: str) -> None:
     """A tool's command, path or pattern is shown, on one harmless line, however the agent spells it."""
-    assert told(tool, args) == words
-    assert told(tool, args, event_type="tool_start") == words
+    assert shown(tool, args) == words
+    assert shown(tool, args, event_type="tool_start") == words
 
 
 def test_a_failed_tool_and_one_whose_path_is_a_column() -> None:
     """A failure comes before what failed; a path is named once."""
-    assert told("Bash", {"command": "make"}, success=False) == "Bash failed: make"
-    assert told("Edit", {"file_path": "/r/src/a.py"}, path="src/a.py") == "Edit src/a.py"
+    assert shown("Bash", {"command": "make"}, success=False) == "Bash failed: make"
+    assert shown("Edit", {"file_path": "/r/src/a.py"}, path="src/a.py") == "Edit src/a.py"
 
 
 def test_a_long_command_is_cut() -> None:
     """However long arguments are, a line of a timeline ends with an ellipsis."""
     for args in ({"command": "x" * 99_999}, {"a": ["y"] * 99_999}, {"command": "\n" * 9_999 + "z"}):
-        words = told("Bash", args)
+        words = shown("Bash", args)
         assert words.endswith("…")
         assert columns(words) <= 165
 
@@ -59,7 +59,7 @@ def test_the_calls_of_captured_sessions_are_recorded(file: Path) -> None:
     calls = [call for line in file.read_text().splitlines() for call in _calls(json.loads(line))]
     assert calls
     for args in calls:
-        words = told("tool", args)
+        words = shown("tool", args)
         assert words.removeprefix("tool ").split("{")[0]
         if "&&" in str(args.get("command")):
             assert "&&" in words

@@ -280,10 +280,10 @@ def test_repository_repeats_for_a_seed(tmp_path: Path) -> None:
 
 def test_file_system_is_the_one_that_holds_the_directory(tmp_path: Path) -> None:
     """The machine's description names the file system of the benchmark's own directory."""
-    said = subprocess.run(["stat", "-f", "-c", "%T", "/proc"], capture_output=True, text=True, check=False)
-    if said.returncode:
+    output = subprocess.run(["stat", "-f", "-c", "%T", "/proc"], capture_output=True, text=True, check=False)
+    if output.returncode:
         pytest.skip("this system's stat does not name file systems")
-    assert machine.file_system("/proc") == said.stdout.strip() == "proc"
+    assert machine.file_system("/proc") == output.stdout.strip() == "proc"
     assert machine.machine(str(tmp_path))["file_system"] != "proc"
 
 
@@ -299,10 +299,10 @@ def test_one_row_end_to_end(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(file.read_text(encoding="utf-8"))
-    assert said.keys() >= {"machine", "versions", "seed", "rows"}
-    assert said["seed"] == 3
-    (row,) = said["rows"]
+    answer = json.loads(file.read_text(encoding="utf-8"))
+    assert answer.keys() >= {"machine", "versions", "seed", "rows"}
+    assert answer["seed"] == 3
+    (row,) = answer["rows"]
     assert row["not_run"] is None
     assert row["ours"] > 0 and row["anchor_value"] > 0 and row["beside"]["sync ms"] > 0
     assert list(tmp_path.iterdir()) == [file], "the benchmark left files behind"
@@ -311,7 +311,13 @@ def test_one_row_end_to_end(tmp_path: Path) -> None:
 
 def printed(rows: list[dict[str, object]]) -> str:
     console = Console(file=io.StringIO(), width=200)
-    said = {"scale": "small", "seed": 1, "rows": rows, "machine": {"cores": 2, "idle": True}, "versions": {}}
-    report.print_table(said, console)
+    payload = {
+        "scale": "small",
+        "seed": 1,
+        "rows": rows,
+        "machine": {"cores": 2, "idle": True},
+        "versions": {},
+    }
+    report.print_table(payload, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

@@ -123,10 +123,10 @@ def test_a_run_names_no_held_out_kind(tmp_path: Path, capsys: pytest.CaptureFixt
     assert command.main(["--no-corpus", "--each", "1", "--json", str(tmp_path / "r.json")]) == 0
 
     result = json.loads((tmp_path / "r.json").read_text())
-    said = capsys.readouterr().out + json.dumps(result)
+    output = capsys.readouterr().out + json.dumps(result)
     assert result["held_out"]["all"]["kinds"] == len(generator.kinds(held_out=True))
     assert set(result["open"]["kinds"]) == {kind.name for kind in generator.kinds(held_out=False)}
-    assert not [kind.name for kind in generator.kinds(held_out=True) if f'"{kind.name}"' in said]
+    assert not [kind.name for kind in generator.kinds(held_out=True) if f'"{kind.name}"' in output]
 
 
 def test_a_grafana_token_ends_with_its_checksum() -> None:

@@ -18,16 +18,16 @@ PROMPT = "# Tea\nUse `tea.py`, **soon**.\n\n```\n**as it is**\n```"
 
 
 @pytest.fixture(scope="session")
-def told(places: Path) -> Sample:
+def formatted(places: Path) -> Sample:
     """A conversation that changed no file, and of which no tree is recorded."""
     at = datetime.datetime(2026, 3, 10, 9, tzinfo=datetime.UTC)
     lines = [claude_line(0, at, "user", PROMPT), claude_line(1, at, "assistant", "Yes: **now**.")]
     return imported(places / "told", lines)
 
 
-def test_a_conversation_without_files_has_the_room(reading: Reading, told: Sample) -> None:
+def test_a_conversation_without_files_has_the_room(reading: Reading, formatted: Sample) -> None:
     """Two empty panes beside a narrow column of words are nobody's wish; on a phone it is a tab as ever."""
-    reader = reading(told.work, height=900).open(f"/s/{told.session}")
+    reader = reading(formatted.work, height=900).open(f"/s/{formatted.session}")
     assert [reader.find(f".panes > .{name}").is_visible() for name in ("files", "overview", "turn")] == [
         False,
         False,
@@ -36,7 +36,7 @@ def test_a_conversation_without_files_has_the_room(reading: Reading, told: Sampl
     box, prompt = reader.find(".panes > .turn").bounding_box(), reader.find(".prompt").bounding_box()
     assert box is not None and box["width"] > 1300
     assert prompt is not None and 600 < prompt["width"] < 1000  # a line that one can read
-    phone = reading(told.work, width=390, height=844).open(f"/s/{told.session}")
+    phone = reading(formatted.work, width=390, height=844).open(f"/s/{formatted.session}")
     assert phone.find(".prompt").is_visible()
     phone.click('[data-tab="files"]')
     assert phone.find(".files").is_visible()
@@ -50,9 +50,9 @@ def test_a_turn_that_changed_no_file_has_the_room_beside_the_tree(reading: Readi
     assert reader.find(".filebody").is_visible() and reader.find(".panes > .turn").is_visible()
 
 
-def test_markdown_is_read_as_such(reading: Reading, told: Sample) -> None:
+def test_markdown_is_read_as_such(reading: Reading, formatted: Sample) -> None:
     """Headings, bold words and code without their signs; what is in a fence as it is."""
-    reader = reading(told.work).open(f"/s/{told.session}")
+    reader = reading(formatted.work).open(f"/s/{formatted.session}")
     assert reader.texts(".prompt strong") == ["Tea", "soon"]
     assert reader.texts(".prompt code") == ["tea.py"]
     assert reader.texts(".prompt pre") == ["**as it is**"]

@@ -58,8 +58,8 @@ def test_recorded_texts_never_run_load_or_ask(reading: Reading, hostile: Sample)
         assert reader.page.evaluate(_HANDLERS) == 0
         made += reader.page.evaluate("document.body.innerText.includes('onerror')")
     # Names that are not there are answered with 404 and so on, which the console repeats.
-    said = ("error: Failed to load resource", "400 of", "404 of", "409 of")
-    assert [line for line in reader.wrong if not line.startswith(said)] == []
+    reported = ("error: Failed to load resource", "400 of", "404 of", "409 of")
+    assert [line for line in reader.wrong if not line.startswith(reported)] == []
     assert made >= 10  # the texts were shown
 
 

@@ -85,17 +85,17 @@ class Client:
 
     def payload(self, kind: str, **fields: Any) -> dict[str, Any]:
         names = {"gemini-cli": _GEMINI, "opencode": _OPENCODE}.get(self.name, _OTHERS)
-        said: dict[str, Any] = {
+        body: dict[str, Any] = {
             "session_id": self.session, "cwd": str(self.work), "hook_event_name": names[kind], **fields,
         }  # fmt: skip
         if self.name == "gemini-cli":
             self._seconds += 1
-            said["timestamp"] = f"2026-11-20T09:{self._seconds // 60:02d}:{self._seconds % 60:02d}.000Z"
+            body["timestamp"] = f"2026-11-20T09:{self._seconds // 60:02d}:{self._seconds % 60:02d}.000Z"
         elif self.turn:
-            said["prompt_id" if self.name == "claude-code" else "turn_id"] = self.turn
+            body["prompt_id" if self.name == "claude-code" else "turn_id"] = self.turn
         if self.name == "opencode" and kind == "prompt":
-            said |= {"message": {"id": self.turn}, "parts": [{"type": "text", "text": said.pop("prompt")}]}
-        return said
+            body |= {"message": {"id": self.turn}, "parts": [{"type": "text", "text": body.pop("prompt")}]}
+        return body
 
     def say(self, kind: str, *, from_process: bool = False, **fields: Any) -> None:
         data = json.dumps(self.payload(kind, **fields)).encode()
@@ -116,9 +116,9 @@ class Client:
 
     def _tool(self, id: str, command: str) -> dict[str, Any]:
         args = {"command": command}
-        said: dict[str, Any] = {"tool_name": _SHELL[self.name]}
-        said |= {"args": args} if self.name == "opencode" else {"tool_input": args}
-        return said if self.name == "gemini-cli" else {**said, "tool_use_id": id}
+        payload: dict[str, Any] = {"tool_name": _SHELL[self.name]}
+        payload |= {"args": args} if self.name == "opencode" else {"tool_input": args}
+        return payload if self.name == "gemini-cli" else {**payload, "tool_use_id": id}
 
 
 def killed_in_a_command(name: str, work: Path, path: str = "half.txt") -> Client:

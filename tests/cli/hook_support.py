@@ -48,15 +48,15 @@ class Agent:
         self.transcript = work.parent / f"{self.session}.jsonl"
 
     def payload(self, name: str, **fields: Any) -> dict[str, Any]:
-        said = {
+        body = {
             "session_id": self.session,
             "transcript_path": str(self.transcript),
             "cwd": str(self.work),
             "hook_event_name": name,
         }
         if self.turn:
-            said[self.turn_key] = self.turn
-        return {**said, **fields}
+            body[self.turn_key] = self.turn
+        return {**body, **fields}
 
     def say(self, name: str, **fields: Any) -> None:
         run_hook(json.dumps(self.payload(name, **fields)).encode(), self.name, self.work.parent, self.environ)
@@ -135,11 +135,11 @@ class Agent:
 
     def batch(self, *calls: tuple[str, str, dict[str, Any], str]) -> None:
         """Args: calls: (tool_use_id, tool, args, what the model is given)."""
-        told = [
+        listed = [
             {"tool_name": tool, "tool_input": args, "tool_use_id": id, "tool_response": answer}
             for id, tool, args, answer in calls
         ]
-        self.say("PostToolBatch", tool_calls=told)
+        self.say("PostToolBatch", tool_calls=listed)
 
     def stop(self, words: str = "All done.", **fields: Any) -> None:
         self.say("Stop", stop_hook_active=False, last_assistant_message=words, **fields)

@@ -21,7 +21,7 @@ from tests.cli.support import Ended, Locus, Recorded, git, locus_process, make_h
 from tests.test_compatibility import change
 
 
-def told(ended: Ended, code: int, *words: str) -> bool:
+def is_refused(ended: Ended, code: int, *words: str) -> bool:
     """One line on stderr with these words, nothing on stdout, this exit code."""
     return (
         (ended.code, ended.out) == (code, b"")
@@ -57,7 +57,7 @@ def test_what_is_no_repository_is_reported(
     monkeypatch.chdir(inner)
     assert locus("init", inner).code == 0
 
-    assert told(
+    assert is_refused(
         locus("import", "git", "--", where), 1, str(inner / where) if where != ".." else str(tmp_path)
     )
 
@@ -73,8 +73,8 @@ def test_a_directory_named_like_an_option_is_a_directory(
     assert locus("import", "git", "--", "-rf").code == 0
     assert locus("replay", "last", "--to", "-x").code == 0
     assert (tmp_path / "-x/src/app.py").exists()
-    assert told(locus("replay", "last", "--to", ".."), 3, "--force")
-    assert told(locus("import", "git", "--", ".."), 1)
+    assert is_refused(locus("replay", "last", "--to", ".."), 3, "--force")
+    assert is_refused(locus("import", "git", "--", ".."), 1)
 
 
 @pytest.mark.parametrize("rev", ["--all", "-1", "no-such-branch", "HEAD:src"])
@@ -83,7 +83,7 @@ def test_a_revision_that_is_none_is_reported(rev: str, recorded: Recorded, locus
     ended = locus("import", "git", f"--rev={rev}")
 
     assert ended.code in (1, 3)
-    assert told(ended, ended.code, rev)
+    assert is_refused(ended, ended.code, rev)
 
 
 def test_a_repository_without_a_commit_is_reported(
@@ -94,7 +94,7 @@ def test_a_repository_without_a_commit_is_reported(
     monkeypatch.chdir(tmp_path)
     assert locus("init").code == 0
 
-    assert told(locus("import", "git"), 1, "no commits yet")
+    assert is_refused(locus("import", "git"), 1, "no commits yet")
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_a_repository_without_a_commit_is_reported(
 )
 def test_an_unknown_turn_is_reported(name: str, recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
     """A name that fits no turn is exit 1 with a hint where to look; nothing is made."""
-    assert told(locus("replay", name, "--to", tmp_path / "x"), 1)
-    assert told(locus("timeline", name), 1)
+    assert is_refused(locus("replay", name, "--to", tmp_path / "x"), 1)
+    assert is_refused(locus("timeline", name), 1)
     assert not (tmp_path / "x").exists()
 
 
@@ -111,8 +111,8 @@ def test_an_ambiguous_beginning_is_reported(recorded: Recorded, locus: Locus) ->
     """A beginning that fits several things lists some of them."""
     session = json.loads(locus("sql", "select session_id from sessions", "--json").text)[0]["session_id"]
 
-    assert told(locus("timeline", f"{session}_"), 1, f"{session}_001", f"{session}_002")
-    assert told(locus("show", ""), 1)
+    assert is_refused(locus("timeline", f"{session}_"), 1, f"{session}_001", f"{session}_002")
+    assert is_refused(locus("show", ""), 1)
 
 
 def test_an_empty_store_has_no_last_turn(
@@ -122,7 +122,7 @@ def test_an_empty_store_has_no_last_turn(
     monkeypatch.chdir(tmp_path)
     assert locus("init").code == 0
 
-    assert told(locus("timeline", "last"), 1, "locus import git")
+    assert is_refused(locus("timeline", "last"), 1, "locus import git")
     assert locus("log").code == 0
     assert locus("status").code == 0
     assert locus("sql", "select count(*) from events", "--json").text == '[{"count_star()":0}]\n'
@@ -140,7 +140,7 @@ def test_a_target_that_is_no_directory_is_reported(
     ended = locus("replay", "last", "--to", tmp_path / target)
 
     assert ended.code in (1, 3)
-    assert told(ended, ended.code, "a-file")
+    assert is_refused(ended, ended.code, "a-file")
     assert (tmp_path / "a-file").read_text() == "mine"
 
 
@@ -162,12 +162,12 @@ def test_a_newer_format_is_reported(copied: Recorded, locus: Locus) -> None:
     """A store of a newer format is not read: exit 1, and the way out is an upgrade."""
     change(copied.store / "STORE", format=2)
 
-    assert told(locus("log"), 1, "format 2", "Upgrade")
+    assert is_refused(locus("log"), 1, "format 2", "Upgrade")
 
 
 def test_a_directory_that_is_no_store_is_reported(tmp_path: Path, locus: Locus) -> None:
     """--store with a directory that holds no store is exit 10 and makes nothing."""
-    assert told(locus("--store", tmp_path, "log"), 10, str(tmp_path), "locus init")
+    assert is_refused(locus("--store", tmp_path, "log"), 10, str(tmp_path), "locus init")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -175,7 +175,7 @@ def test_a_corrupt_store_file_is_reported(copied: Recorded, locus: Locus) -> Non
     """I11: a changed STORE file is exit 12 and named."""
     flip(copied.store / "STORE", 40)
 
-    assert told(locus("log"), 12, "STORE")
+    assert is_refused(locus("log"), 12, "STORE")
 
 
 def test_a_corrupt_manifest_is_reported(copied: Recorded, locus: Locus) -> None:
@@ -183,7 +183,7 @@ def test_a_corrupt_manifest_is_reported(copied: Recorded, locus: Locus) -> None:
     manifest = max((copied.store / "log/manifest").iterdir())
     flip(manifest, 100)
 
-    assert told(locus("log"), 12, manifest.name)
+    assert is_refused(locus("log"), 12, manifest.name)
     verified = locus("store", "verify")
     assert verified.code == 12
     assert manifest.name in verified.text + verified.err
@@ -206,7 +206,7 @@ def test_a_missing_segment_is_reported(copied: Recorded, locus: Locus) -> None:
     ended = locus("log", "--events")
 
     assert ended.code == 12
-    assert told(ended, 12, segment.name)
+    assert is_refused(ended, 12, segment.name)
     assert locus("store", "verify").code == 12
 
 
@@ -263,7 +263,7 @@ def test_a_corrupt_index_changes_no_answer(damage: str, copied: Recorded, locus:
 
     after = locus("log", "--json")
     if after.code:
-        assert told(after, 12, "store rebuild")
+        assert is_refused(after, 12, "store rebuild")
         assert locus("store", "rebuild").code == 0
         after = locus("log", "--json")
     assert (after.code, after.out) == (0, before)
@@ -304,7 +304,7 @@ def test_a_held_lock_is_reported(copied: Recorded, locus: Locus, monkeypatch: py
             patched.setattr(FileSystem, "monotonic", lambda _: 20 * time.monotonic())  # 10 s go by in 0.5 s
             ended = locus("store", "seal")
 
-    assert told(ended, 11, "maintain.lock")
+    assert is_refused(ended, 11, "maintain.lock")
     assert locus("store", "seal").code == 0
 
 

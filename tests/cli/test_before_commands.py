@@ -12,7 +12,7 @@ from tests.cli.dead_support import AGENTS, Client
 from tests.cli.hook_support import Agent, Codex, events, notes
 
 
-def told(work: Path) -> dict[str, dict[str, Any]]:
+def last_changes(work: Path) -> dict[str, dict[str, Any]]:
     """The last change that is reported of each path."""
     return {e["path"]: e for e in events(work, "file")}
 
@@ -33,7 +33,7 @@ def test_a_kill_inside_a_command_is_sharp(name: str, work: Path) -> None:
     later.start()
     later.kill()
 
-    changes = told(work)
+    changes = last_changes(work)
     before, during = changes["readme.md"], changes["half.txt"]
     assert (before["cause"], before["turn"], before["source"]) == (None, 1, "system")
     assert before["payload"]["certainty"] == "probable" and "causes" not in before["payload"]
@@ -74,12 +74,12 @@ def test_a_call_beside_a_command_that_begins_keeps_its_changes(work: Path) -> No
     running = agent.begin("Bash", args)
     (work / "one.txt").write_text("1\n")
     beside = agent.begin("Bash", {"command": "make two.txt"})
-    assert told(work)["one.txt"]["cause"] is not None
+    assert last_changes(work)["one.txt"]["cause"] is not None
     (work / "two.txt").write_text("2\n")
     agent.end(running, "Bash", args, {"stdout": ""})
     agent.end(beside, "Bash", {"command": "make two.txt"}, {"stdout": ""})
     actions = {e["tool_use_id"]: e["event_id"] for e in events(work, "action")}
-    changes = told(work)
+    changes = last_changes(work)
     assert changes["one.txt"]["cause"] == actions[running]
     assert "certainty" not in changes["one.txt"]["payload"]
     assert set(changes["two.txt"]["payload"]["causes"]) == set(actions.values())
@@ -90,11 +90,11 @@ def test_a_command_that_two_hooks_tell_is_not_its_own_cause(work: Path) -> None:
     command's."""
     agent = Agent(work)
     agent.prompt("Go")
-    said = {"tool_name": "Bash", "tool_input": {"command": "true"}, "tool_use_id": "toolu_Twice1a2b3c"}
-    agent.say("PreToolUse", **said)
+    payload = {"tool_name": "Bash", "tool_input": {"command": "true"}, "tool_use_id": "toolu_Twice1a2b3c"}
+    agent.say("PreToolUse", **payload)
     (work / "readme.md").write_text("# Mine\n")
-    agent.say("PreToolUse", **said)
-    assert told(work)["readme.md"]["cause"] is None
+    agent.say("PreToolUse", **payload)
+    assert last_changes(work)["readme.md"]["cause"] is None
 
 
 def test_only_commands_among_few_files_are_captured_before(work: Path) -> None:
@@ -108,7 +108,7 @@ def test_only_commands_among_few_files_are_captured_before(work: Path) -> None:
     agent.begin("update_plan", {})
     assert events(work, "file") == []
     agent.begin("Bash", {"command": "true"})
-    assert list(told(work)) == ["readme.md"]
+    assert list(last_changes(work)) == ["readme.md"]
 
     for number in range(record.EARLY_CAPTURE_FILES_MAX):
         (work / f"{number}.txt").touch()
@@ -135,5 +135,5 @@ def test_a_subagents_command_says_no_more_than_is_known(work: Path) -> None:
     agent.say("SubagentStart", agent_id="sub_1a2b3c", agent_type="general")
     (work / "readme.md").write_text("# Mine\n")
     agent.begin("Bash", {"command": "true"}, agent_id="sub_1a2b3c")
-    change = told(work)["readme.md"]
+    change = last_changes(work)["readme.md"]
     assert (change["cause"], change["subagent_id"], change["turn"]) == (None, None, 1)

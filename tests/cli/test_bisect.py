@@ -316,7 +316,7 @@ def test_by_hand_it_goes_on_to_the_call(work: Path, locus: Locus, search_ended: 
     """P1: `start --deep` ends with the call, as `run --deep` does, over commands of their own; each state
     inside the turn is what a replay gives, and what equals the turn's end is not asked."""
     at = by_hand(locus, "start", "--deep")
-    said: list[dict[str, str]] = []
+    listed: list[dict[str, str]] = []
     with Store.open(work / ".locus") as store:
         while at["testing"] is not None:
             directory, state = Path(at["directory"]), at["testing"]
@@ -324,13 +324,15 @@ def test_by_hand_it_goes_on_to_the_call(work: Path, locus: Locus, search_ended: 
             store.tree(store.turn(state["turn"]), state["at"]).materialize(str(whole))
             assert on_disk(directory) == on_disk(whole)
             shutil.rmtree(whole)
-            said.append({**state, "verdict": "bad" if is_broken(directory) else "good"})
-            at = by_hand(locus, said[-1]["verdict"])
+            listed.append({**state, "verdict": "bad" if is_broken(directory) else "good"})
+            at = by_hand(locus, listed[-1]["verdict"])
     found = bisect(locus, "--deep", "sh", "-c", BREAK)["found"]
     assert at["found"] == found and found["call"] == "Bash echo BROKEN >> src/app.py"
     # After the command, where the whole directory was captured; an edit's hook looks at its own file alone.
-    assert sum(answer["at"] not in ("start", "end") for answer in said) == 1
-    assert [answer for answer in at["tried"] if answer in said] == said and len(at["tried"]) == len(said) + 1
+    assert sum(answer["at"] not in ("start", "end") for answer in listed) == 1
+    assert [answer for answer in at["tried"] if answer in listed] == listed and len(at["tried"]) == len(
+        listed
+    ) + 1
     shown = locus("bisect", "log")
     assert "  call Bash echo BROKEN" in shown.text and "+BROKEN" in shown.text
 

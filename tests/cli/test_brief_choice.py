@@ -51,7 +51,7 @@ def on_a_terminal(work: Path, answer: bytes) -> str:
     return shown.decode()
 
 
-def said(work: Path, *words: str) -> Ended:
+def install(work: Path, *words: str) -> Ended:
     ended = locus_process(*INSTALL, *words, cwd=work)
     assert ended.code == 0
     return ended
@@ -75,16 +75,16 @@ def test_on_a_terminal_it_is_asked_once_and_yes_is_the_default(
 
 def test_without_a_terminal_it_stays_off_until_an_option_says_so(work: Path) -> None:
     """P4, P8: nothing is asked of a script; --brief and --no-brief decide, and leave all else in the file."""
-    assert "--brief` changes that" in said(work).err and not briefs(work)
+    assert "--brief` changes that" in install(work).err and not briefs(work)
     settings = work / ".locus/config.toml"
     assert not settings.exists()
     settings.write_text("[capture]\ninclude = ['x']\n[briefing] # mine\ntokens = 300\n[redaction]\n")
-    assert "New sessions get a briefing" in said(work, "--brief").err and briefs(work)
-    told = "[capture]\ninclude = ['x']\n[briefing] # mine\nat_start = {}\ntokens = 300\n[redaction]\n"
-    assert settings.read_text() == told.format("true")
-    assert "get no briefing" not in said(work).err
-    said(work, "--no-brief")
-    assert settings.read_text() == told.format("false") and settings.stat().st_mode & 0o777 == 0o600
+    assert "New sessions get a briefing" in install(work, "--brief").err and briefs(work)
+    text = "[capture]\ninclude = ['x']\n[briefing] # mine\nat_start = {}\ntokens = 300\n[redaction]\n"
+    assert settings.read_text() == text.format("true")
+    assert "get no briefing" not in install(work).err
+    install(work, "--no-brief")
+    assert settings.read_text() == text.format("false") and settings.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_settings_that_cannot_be_edited_are_left_to_the_person(work: Path, tmp_p
     settings = work / ".locus/config.toml"
     (tmp_path / "other.toml").write_text("")
     settings.symlink_to(tmp_path / "other.toml")
-    assert str(settings) in said(work, "--brief").err and not (tmp_path / "other.toml").read_text()
+    assert str(settings) in install(work, "--brief").err and not (tmp_path / "other.toml").read_text()
     settings.unlink()
     settings.write_text("briefing = {tokens = 3}\n")
-    assert "set `at_start` below `[briefing]` in it yourself" in said(work, "--brief").err
+    assert "set `at_start` below `[briefing]` in it yourself" in install(work, "--brief").err
     assert (
         settings.read_text() == "briefing = {tokens = 3}\n"
         and (work / ".claude/settings.local.json").exists()

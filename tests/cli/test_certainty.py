@@ -41,8 +41,8 @@ def says_so(locus: Locus, state: str, path: str, tmp_path: Path) -> str:
     known = json.loads(replayed.out)["certainty"]
     assert (replayed.code, known["state"]) == (4, state)
     assert [one["path"] for one in known["paths"]] == ["."]
-    told = locus("replay", "last", "--to", tmp_path / f"told-{state}")
-    assert told.out.decode() == f"{state}: {known['why']}\n"
+    output = locus("replay", "last", "--to", tmp_path / f"told-{state}")
+    assert output.out.decode() == f"{state}: {known['why']}\n"
     shown = locus("cat", f"last:{path}")
     assert shown.code == 4 and shown.out and known["why"] in shown.err
     compared = locus("diff", "last")
@@ -99,12 +99,12 @@ def test_a_full_disk_is_reported(work: Path, tmp_path: Path, locus: Locus) -> No
     agent.prompt("Go")
     tool = agent.begin("Bash", {"command": "make"})
     (work / "src/app.py").write_bytes(os.urandom(300_000))
-    said = agent.payload(
+    reported = agent.payload(
         "PostToolUse", tool_name="Bash", tool_input={"command": "make"}, tool_use_id=tool, tool_response={}
     )
     full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))  # noqa: E731
     done = subprocess.run(
-        [*HOOK, "claude-code"], input=json.dumps(said).encode(), cwd=work, capture_output=True,
+        [*HOOK, "claude-code"], input=json.dumps(reported).encode(), cwd=work, capture_output=True,
         env={**os.environ, "LOCUS_NO_MAINTENANCE": "1"}, preexec_fn=full, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

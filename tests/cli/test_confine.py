@@ -129,10 +129,10 @@ def test_a_value_beyond_all_memory_is_an_error(root: Path, name: str) -> None:
 def test_what_is_no_view_is_refused(root: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """F10: files in FROM and settings that tell paths do not reach DuckDB; code 3, one line, no answer."""
     code = run(["--store", str(root), "sql", REFUSED[name]])
-    said = capsys.readouterr()
+    output = capsys.readouterr()
 
-    assert (code, said.out) == (Refused.exit_code, "")
-    assert said.err.startswith("locus: ") and said.err.count("\n") == 1
+    assert (code, output.out) == (Refused.exit_code, "")
+    assert output.err.startswith("locus: ") and output.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("by", ["Python", "the tool"])
@@ -206,11 +206,11 @@ def test_all_doors_ask_within_the_same_walls(
     monkeypatch.setattr(question.subprocess, "Popen", InThisProcess)
     monkeypatch.setattr(confine, "is_own_process", True)
     monkeypatch.setattr(os, "fork", lambda: 0)
-    told = ["--timeout", str(limits.timeout_s), "--memory", str(limits.memory_bytes)]
+    listed = ["--timeout", str(limits.timeout_s), "--memory", str(limits.memory_bytes)]
     doors = []
     with Store.open(root) as store:
         for door in (
-            lambda: run(["--store", str(root), "sql", *told, sql]) or capsys.readouterr().out,
+            lambda: run(["--store", str(root), "sql", *listed, sql]) or capsys.readouterr().out,
             lambda: "".join(mcp_sql.ask(store, sql)),
             lambda: question.ask(store, sql, limits=limits).rows,
         ):
@@ -284,5 +284,5 @@ def test_ctrl_c_reaches_the_question(root: Path) -> None:
         time.sleep(0.5)
         os.killpg(process.pid, signal.SIGINT)
         assert process.stderr is not None
-        said = process.stderr.read()
-    assert (process.returncode, said.lstrip("\n")) == (130, "locus: interrupted\n")
+        reported = process.stderr.read()
+    assert (process.returncode, reported.lstrip("\n")) == (130, "locus: interrupted\n")

@@ -59,8 +59,8 @@ def session_of(store: Store) -> str:
 def context(locus: Locus, message: str, *options: str) -> dict[str, Any]:
     done = locus("context", "for", message, "--json", *options)
     assert done.code == 0, done.err
-    said: dict[str, Any] = json.loads(done.out)
-    return said
+    answer: dict[str, Any] = json.loads(done.out)
+    return answer
 
 
 def parts(said: dict[str, Any]) -> dict[str, list[str]]:
@@ -71,8 +71,8 @@ def test_a_message_is_given_its_context(recorded: Store, locus: Locus) -> None:
     """S1-25, S1-26, S1-27, S1-54, S4-32, P7: project, the session's goal, its last turns in order, memories
     of any session, what a briefing tells, codes, message; each memory names its event; one budget."""
     sid = session_of(recorded)
-    said = context(locus, "Does the JWT refresh still work?", "--session", sid)
-    found = parts(said)
+    reported = context(locus, "Does the JWT refresh still work?", "--session", sid)
+    found = parts(reported)
 
     names = ["project", "session_goal", "recent_turns", "relevant", "sessions", "turns", "errors", "files"]
     assert list(found) == [*names, "codes", "current_input"]
@@ -89,9 +89,9 @@ def test_a_message_is_given_its_context(recorded: Store, locus: Locus) -> None:
     for line in (*found["recent_turns"], *found["relevant"]):
         context_id, event_id = line[line.index("[") + 1 : line.index("]")].split()
         assert recorded.event(event_id)["context_id"] == context_id
-    assert (said["budget"], said["left_out"]) == (2500, {}) and said["tokens"] <= 2500
+    assert (reported["budget"], reported["left_out"]) == (2500, {}) and reported["tokens"] <= 2500
     text = locus("context", "for", "Does the JWT refresh still work?", "--session", sid).text
-    assert text == f"{said['text']}\n## Message\nDoes the JWT refresh still work?\n"
+    assert text == f"{reported['text']}\n## Message\nDoes the JWT refresh still work?\n"
     assert "\n\nproj:locus\nimpl:parser.rs\nblock:Timeout" in text  # S4-1: nothing around codes
 
 
@@ -107,10 +107,10 @@ def test_what_is_given_depends_on_the_situation(
 ) -> None:
     """S1-54: a resumed session sees its very last turn, a new session the project and what is relevant."""
     sid = session_of(recorded)
-    said = context(locus, "the parser", *(sid if one == "it" else one for one in options))
-    found = parts(said)
+    reported = context(locus, "the parser", *(sid if one == "it" else one for one in options))
+    found = parts(reported)
 
-    assert said["situation"] == situation and ("session_goal" in found) == goal
+    assert reported["situation"] == situation and ("session_goal" in found) == goal
     assert [line.split('"')[1].split(" — ")[0] for line in found.get("recent_turns", ())] == turns
     assert found["project"] and any("Step" in line for line in found["relevant"])
 
@@ -133,9 +133,9 @@ def test_nothing_of_the_codes_is_cut(recorded: Store, locus: Locus) -> None:
     turn = Recorder(recorded, agent="other").start_turn("Plan")
     turn.action("TodoWrite", {"todos": [{"content": f"step {n}"} for n in range(1_500)]})
     turn.decision("paper " * 300)
-    said = context(locus, "the parser")
-    assert said["tokens"] <= 2_500 == said["budget"]
-    assert [line for line in parts(said)["codes"] if line.startswith("next:")] == [
+    reported = context(locus, "the parser")
+    assert reported["tokens"] <= 2_500 == reported["budget"]
+    assert [line for line in parts(reported)["codes"] if line.startswith("next:")] == [
         f"next:step-{n}" for n in range(1_500)
     ]
     small = locus("context", "for", "the parser", "--budget", "300")
@@ -161,8 +161,8 @@ def test_an_empty_store_and_an_unknown_session(
     """S1-26, P7: nothing recorded is nothing given; a session that is not there is named."""
     monkeypatch.chdir(tmp_path)
     assert locus("init").code == 0
-    said = locus("context", "for", "Hello", "--session", "zzzzzzzz")
-    assert said.code == 1 and "zzzzzzzz" in said.err
+    output = locus("context", "for", "Hello", "--session", "zzzzzzzz")
+    assert output.code == 1 and "zzzzzzzz" in output.err
     assert list(parts(context(locus, "Hello"))) == ["project", "current_input"]
 
 

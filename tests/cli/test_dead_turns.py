@@ -77,9 +77,9 @@ def test_the_next_session_closes_the_turn_of_a_killed_agent(name: str, work: Pat
         later.shell(f"after{number}.txt")
         ids.append(events(work, "action")[-1]["event_id"])
         later.stop()
-    told = {e["path"]: e for e in events(work, "file")}
+    payload = {e["path"]: e for e in events(work, "file")}
     for number, id in enumerate(ids):
-        event = told[f"after{number}.txt"]
+        event = payload[f"after{number}.txt"]
         assert (event["cause"], event["agent_session_id"]) == (id, later.session)
         assert not {"causes", "certainty"} & event["payload"].keys()
     assert kinds(closing_events(work, killed)) == CLOSED
@@ -184,10 +184,10 @@ def test_reading_says_it_and_doctor_closes_it(work: Path, locus: Locus) -> None:
     killed = killed_in_a_command("codex", work)
     known = len(events(work))
     store = "--store", work / ".locus"
-    (told,) = [
+    (listed,) = [
         json.loads(line) for line in locus(*store, "session", "ls", "--all", "--json").out.splitlines()
     ]
-    assert (told["status"], told["end_reason"]) == ("interrupted", "process gone")
+    assert (listed["status"], listed["end_reason"]) == ("interrupted", "process gone")
     assert json.loads(locus(*store, "status", "--json").out)["status"]["active_sessions"] == 0
     assert json.loads(locus(*store, "who", "--json").out)["sessions"] == []
     turn = f"turn:{events(work, 'turn')[0]['session_id']}_001"
@@ -195,8 +195,8 @@ def test_reading_says_it_and_doctor_closes_it(work: Path, locus: Locus) -> None:
     assert json.loads(locus(*store, "timeline", turn, "--json").out)["turn"]["status"] == "interrupted"
     assert len(events(work)) == known
 
-    said = locus(*store, "doctor").out.decode()
-    assert "1 turn without an end, whose agent was killed, closed now as interrupted" in said
+    output = locus(*store, "doctor").out.decode()
+    assert "1 turn without an end, whose agent was killed, closed now as interrupted" in output
     check_closed(work, killed, "doctor")
     assert "closed now" not in locus(*store, "doctor").out.decode()
     assert kinds(closing_events(work, killed)) == CLOSED
@@ -232,10 +232,10 @@ def test_a_closer_killed_at_any_point_closes_it_once(work: Path, tmp_path: Path,
     killed = killed_in_a_command("claude-code", work)
     aside = tmp_path / "aside"
     shutil.copytree(work / ".locus", aside)
-    said = Client("codex", work, "later").payload("start", source="startup")
+    reported = Client("codex", work, "later").payload("start", source="startup")
 
     def close() -> None:
-        call = agents.interpret("codex", said)
+        call = agents.interpret("codex", reported)
         live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
 
     count = kills.effects_of(close)
@@ -297,12 +297,12 @@ def test_another_process_with_the_number_is_not_the_agent(work: Path) -> None:
     killed = killed_in_a_command("codex", work)
     layout = Layout(str(work / ".locus"))
     key = short(os.fsencode(os.path.realpath(work)))
-    told = state.read_checkpoint(layout, key)
+    reported = state.read_checkpoint(layout, key)
     mine = activity.process_of(os.getpid())
     assert mine.started is not None
     process = activity.Process(mine.number, mine.started - 1, mine.namespace)
-    told.open[killed.session][2] = process.text()
-    state.write_checkpoint(layout, key, told)
+    reported.open[killed.session][2] = process.text()
+    state.write_checkpoint(layout, key, reported)
     (turn,) = activity.open_turns(layout)
     assert turn.state(time.time()) == activity.DEAD
 
@@ -323,8 +323,8 @@ def test_of_two_dead_agents_each_turn_is_closed(work: Path) -> None:
 
     ends = {e["agent_session_id"]: e["status"] for e in events(work, "turn") if e["operation"] == "end"}
     assert ends == {first.session: "interrupted", second.session: "interrupted"}
-    told = {e["path"]: e for e in events(work, "file")}
-    assert (told["one.txt"]["agent_session_id"], told["two.txt"]["agent_session_id"]) == (
+    payload = {e["path"]: e for e in events(work, "file")}
+    assert (payload["one.txt"]["agent_session_id"], payload["two.txt"]["agent_session_id"]) == (
         first.session, second.session,
     )  # fmt: skip
 
@@ -339,10 +339,10 @@ def test_a_person_at_work_after_the_kill_is_not_the_agent(work: Path) -> None:
     (work / "by_hand.txt").write_text("by hand")
     Client("codex", work).say("start", source="startup")
 
-    told = {
+    payload = {
         e["path"]: (e["agent_session_id"], e["turn"], e["cause"], e["source"]) for e in events(work, "file")
     }
-    assert told["by_hand.txt"] == (None, None, None, "system")
+    assert payload["by_hand.txt"] == (None, None, None, "system")
     (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]
     assert [path for path, _ in end["payload"]["capture"]["paths"]] == ["by_hand.txt"]
 
@@ -365,8 +365,8 @@ def test_what_others_did_since_is_not_taken_for_the_dead_turn(work: Path, locus:
     other.kill()
     name, target = f"{turn['session_id']}_001", work / "x"
     done = locus("--store", work / ".locus", "replay", name, "--to", target, "--json")
-    said = json.loads(done.out)["certainty"]
-    assert (done.code, said["state"], [one["path"] for one in said["paths"]]) == (4, "unfinished", ["."])
+    answer = json.loads(done.out)["certainty"]
+    assert (done.code, answer["state"], [one["path"] for one in answer["paths"]]) == (4, "unfinished", ["."])
 
 
 def test_a_later_turn_of_its_own_session_is_another_turn_too(work: Path, locus: Locus) -> None:
@@ -382,8 +382,8 @@ def test_a_later_turn_of_its_own_session_is_another_turn_too(work: Path, locus: 
 
     name, target = events(work, "turn")[0], work / "x"
     done = locus("--store", work / ".locus", "replay", f"{name['session_id']}_001", "--to", target, "--json")
-    said = json.loads(done.out)["certainty"]
-    assert (done.code, said["state"], [one["path"] for one in said["paths"]]) == (4, "unfinished", ["."])
+    answer = json.loads(done.out)["certainty"]
+    assert (done.code, answer["state"], [one["path"] for one in answer["paths"]]) == (4, "unfinished", ["."])
 
 
 def test_a_turn_whose_prompt_was_not_heard_is_closed_too(work: Path, locus: Locus) -> None:
@@ -402,8 +402,8 @@ def test_a_turn_whose_prompt_was_not_heard_is_closed_too(work: Path, locus: Locu
     (turn,) = [e for e in events(work, "turn") if (e["operation"], e["status"]) == ("end", "interrupted")]
     name, target = f"{turn['session_id']}_001", work / "x"
     done = locus("--store", work / ".locus", "replay", name, "--to", target, "--json")
-    said = json.loads(done.out)["certainty"]
-    assert (done.code, said["state"], [one["path"] for one in said["paths"]]) == (
+    answer = json.loads(done.out)["certainty"]
+    assert (done.code, answer["state"], [one["path"] for one in answer["paths"]]) == (
         4,
         "unfinished",
         ["half.txt"],
@@ -492,9 +492,9 @@ def test_a_turn_whose_last_tree_is_lost_is_not_called_exact(work: Path) -> None:
     killed = killed_in_a_command("codex", work)
     layout = Layout(str(work / ".locus"))
     key = short(os.fsencode(os.path.realpath(work)))
-    told = state.read_checkpoint(layout, key)
-    told.tree = bytes(32)
-    state.write_checkpoint(layout, key, told)
+    reported = state.read_checkpoint(layout, key)
+    reported.tree = bytes(32)
+    state.write_checkpoint(layout, key, reported)
     Client("codex", work).say("start", source="startup")
 
     (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]

@@ -42,12 +42,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus) -> Pa
 def asked(locus: Locus) -> tuple[int, dict[str, list[dict[str, Any]]]]:
     """The exit code, and the findings by what they are about."""
     done = locus("doctor", "--json")
-    said = json.loads(done.out)
+    answer = json.loads(done.out)
     found: dict[str, list[dict[str, Any]]] = {}
-    for one in said["findings"]:
+    for one in answer["findings"]:
         found.setdefault(one["about"], []).append(one)
-    problems = sum(one["level"] == "problem" for one in said["findings"])
-    assert said["version"] == 1 and said["problems"] == problems
+    problems = sum(one["level"] == "problem" for one in answer["findings"])
+    assert answer["version"] == 1 and answer["problems"] == problems
     assert done.code == (1 if problems else 0), found
     return done.code, found
 
@@ -97,12 +97,12 @@ def test_without_a_store(
 def test_hooks_that_record(project: Path, locus: Locus) -> None:
     """P4, P7: calls through the installed line show as a sign of life, and in the completeness statement."""
     command = json.loads((project / SETTINGS).read_text())["hooks"]["Stop"][0]["hooks"][0]["command"]
-    for said in (
+    for item in (
         {"hook_event_name": "UserPromptSubmit", "prompt_id": "p", "prompt": "Tidy up"},
         {"hook_event_name": "PreToolUse", "prompt_id": "p", "tool_use_id": "t1", "tool_name": "Bash",
          "tool_input": {"command": "ls"}},
     ):  # fmt: skip
-        data = json.dumps({"session_id": "s", "cwd": str(project), **said}).encode()
+        data = json.dumps({"session_id": "s", "cwd": str(project), **item}).encode()
         subprocess.run(["/bin/sh", "-c", command], input=data, cwd=project, check=True, timeout=30)
     code, found = asked(locus)
 
@@ -179,10 +179,10 @@ def test_hooks_in_two_files(project: Path, locus: Locus) -> None:
     assert "starts 2" not in texts(asked(locus)[1], "claude-code")
     assert locus("hooks", "install", "--project", "--agent", "claude-code").code == 0
     code, found = asked(locus)
-    said = texts(found, "claude-code")
-    assert code == 0 and "starts 2 of them" in said and "--local or --project" in said
-    assert f"its hooks in {project / SETTINGS} were tried and record" in said
-    assert "settings.json start locus-hook, which is not on your PATH" in said
+    reported = texts(found, "claude-code")
+    assert code == 0 and "starts 2 of them" in reported and "--local or --project" in reported
+    assert f"its hooks in {project / SETTINGS} were tried and record" in reported
+    assert "settings.json start locus-hook, which is not on your PATH" in reported
 
     (project / SETTINGS).write_text(
         (project / SETTINGS).read_text().replace(sys.executable, "/usr/gone/python")
@@ -243,8 +243,8 @@ def test_one_failure_is_reported_once(project: Path, locus: Locus) -> None:
     segment.unlink()
     code, found = asked(locus)
     assert code == 1 and "damage" in found
-    said = [one["what"] for all in found.values() for one in all]
-    assert len(set(said)) == len(said)
+    listed = [one["what"] for all in found.values() for one in all]
+    assert len(set(listed)) == len(listed)
     assert "recorded nothing here yet" not in texts(found, "claude-code")
 
 

@@ -33,9 +33,9 @@ Provoke = Callable[[Path, pytest.MonkeyPatch, Locus], None]
 
 
 def lost_event(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:
-    said = json.loads((project / SETTINGS).read_text())
-    del said["hooks"]["Stop"]
-    (project / SETTINGS).write_text(json.dumps(said))
+    answer = json.loads((project / SETTINGS).read_text())
+    del answer["hooks"]["Stop"]
+    (project / SETTINGS).write_text(json.dumps(answer))
 
 
 def lost_file(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:
@@ -224,15 +224,15 @@ def test_a_large_file_is_kept_out_by_the_named_line(project: Path, locus: Locus)
 def test_every_command_that_is_named_exists(source: str) -> None:
     """P8: each `locus …` in the words of the doctor is a command with these options."""
     text = re.sub(r'"\n\s*f?"', "", (ROOT / source).read_text())
-    for said in re.findall(r"`(locus [^`\n]*)`", text):
-        words = shlex.split(re.sub(r"\{[^}]*\}", "x", said))[1:]
+    for item in re.findall(r"`(locus [^`\n]*)`", text):
+        words = shlex.split(re.sub(r"\{[^}]*\}", "x", item))[1:]
         command: click.Command = cli
         while words and isinstance(command, click.Group):
             found = command.get_command(click.Context(command), words[0])
             if found is None:
                 break
             command, words = found, words[1:]
-        assert command is not cli or said == "locus hooks", said
+        assert command is not cli or item == "locus hooks", item
         options = [(*parameter.opts, *parameter.secondary_opts) for parameter in command.params]
         known = {name for names in options for name in names}
-        assert {word for word in words if word.startswith("--") and word != "--x"} <= known, said
+        assert {word for word in words if word.startswith("--") and word != "--x"} <= known, item

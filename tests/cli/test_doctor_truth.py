@@ -49,12 +49,12 @@ def test_hooks_that_vanished_are_a_problem(how: str, agent: str, project: Path, 
         path.write_text("// mine\n" if agent == "opencode" else "{}\n")
     code, found = asked(locus)
     assert code == 1 and levels(found, agent) == ["problem"], found[agent]
-    said = texts(found, agent)
-    assert f"were installed in {path}" in said and ("is gone" in said) == (how == "removed")
+    reported = texts(found, agent)
+    assert f"were installed in {path}" in reported and ("is gone" in reported) == (how == "removed")
 
     if how == "emptied" and agent == "opencode":
         path.unlink()  # a plugin of somebody else's is not replaced
-    repair, _ = commands_in(said)
+    repair, _ = commands_in(reported)
     assert locus(*repair).code == 0
     assert asked(locus)[0] == 0
 
@@ -81,8 +81,8 @@ def test_hooks_that_vanished_in_a_turn(project: Path, locus: Locus) -> None:
     append(project, {"event_type": "turn", "operation": "start", **session})
     (project / SETTINGS).unlink()
     code, found = asked(locus)
-    said = texts(found, "claude-code")
-    assert code == 1 and re.search(r"the turn \w+_001 began with them and has no end", said)
+    reported = texts(found, "claude-code")
+    assert code == 1 and re.search(r"the turn \w+_001 began with them and has no end", reported)
 
     assert locus("hooks", "uninstall").code == 0
     (project / ".claude").mkdir(exist_ok=True)
@@ -122,8 +122,8 @@ def test_hooks_that_git_could_take_away(project: Path, locus: Locus) -> None:
     assert "take it away" not in texts(asked(locus)[1], "claude-code")
 
     git(project, "add", "-f", SETTINGS)
-    said = texts(asked(locus)[1], "claude-code")
-    assert f"git tracks {SETTINGS}" in said and f"`git rm --cached {SETTINGS}`" in said
+    reported = texts(asked(locus)[1], "claude-code")
+    assert f"git tracks {SETTINGS}" in reported and f"`git rm --cached {SETTINGS}`" in reported
     git(project, "rm", "-q", "--cached", SETTINGS)
     assert "git tracks" not in texts(asked(locus)[1], "claude-code")
 
@@ -217,9 +217,11 @@ def test_contents_that_wait_are_named(project: Path, locus: Locus) -> None:
     capture = {"deferred": 2, "in_git": 1, "lists": [listed], "deferred_paths": ["big.bin", "lost.bin"]}
     append(project, {"event_type": "snapshot", "operation": "tool", "tree_hash": stored, "success": True,
                      "payload": {"capture": capture}})  # fmt: skip
-    said = texts(asked(locus)[1], "captures")
-    assert "the contents of 2 files are still to be stored: big.bin (90 MB), lost.bin (9.0 MB)" in said
-    assert "the next hook starts one" in said and ".locusignore" not in said  # nobody need keep them out
+    reported = texts(asked(locus)[1], "captures")
+    assert "the contents of 2 files are still to be stored: big.bin (90 MB), lost.bin (9.0 MB)" in reported
+    assert (
+        "the next hook starts one" in reported and ".locusignore" not in reported
+    )  # nobody need keep them out
 
     append(project, {"event_type": "content", "event_kind": "fact", "source": "system", "operation": "stored",
                      "before_hash": listed, "tree_hash": stored, "payload": {"count": 1}})  # fmt: skip

@@ -61,7 +61,7 @@ def test_sending_and_asking_how_far_it_is(locus: Locus) -> None:
         planned = locus(*to(server, "--dry-run", "--batch", 5))
         sent = locus(*to(server, "--batch", 5))
         again = locus(*to(server))
-        told = locus(*to(server, "--status"))
+        output = locus(*to(server, "--status"))
         fields = json.loads(locus(*to(server, "--status", "--json"))[1])["servers"][0]
         every = json.loads(locus("export", "locusgraph", "--status", "--json")[1])["servers"]
 
@@ -72,7 +72,7 @@ def test_sending_and_asking_how_far_it_is(locus: Locus) -> None:
         )
         assert "19 created" in sent[2] and len(server.graph.memories) == 19
         assert again[0] == 0 and "Nothing new for 'team-graph'" in again[2]
-        assert "0 events behind" in told[1] and "nothing to do" in told[1]
+        assert "0 events behind" in output[1] and "nothing to do" in output[1]
         assert fields["position"] >= 14 and fields["behind"] == 0 and fields["answers"] == {"created": 19}
         assert fields["failed"] == [] and fields["last_error"] is None
         assert fields in every
@@ -83,12 +83,12 @@ def test_what_was_refused_is_reported(locus: Locus) -> None:
     with Server(Graph()) as server:
         server.graph.refuse = lambda item: "no llm here" if item["context_id"].startswith("llm") else None
         sent = locus(*to(server))
-        told = locus(*to(server, "--status"))
+        output = locus(*to(server, "--status"))
         server.graph.refuse = lambda item: None
         retried = locus(*to(server, "--retry-failed", "--json"))
 
         assert sent[0] == 4 and "Refused: llm:a1b2c3d4_001_007: no llm here" in sent[2]
-        assert "no llm here (1)" in told[1] and "--retry-failed" in told[1]
+        assert "no llm here (1)" in output[1] and "--retry-failed" in output[1]
         assert retried[0] == 0 and json.loads(retried[1])["export"]["answers"] == {"created": 1}
 
 
@@ -98,13 +98,13 @@ def test_errors_say_what_to_do(locus: Locus, monkeypatch: pytest.MonkeyPatch) ->
         html = locus(*to(server))
         monkeypatch.setenv(KEY_VARIABLE, "another-key-1")
         wrong = locus(*to(server))
-        told = locus(*to(server, "--status"))
+        output = locus(*to(server, "--status"))
         monkeypatch.delenv(KEY_VARIABLE)
         none = locus(*to(server))
 
         assert html[0] == 1 and "no JSON object" in html[2]
         assert wrong[0] == 1 and "rejects the key" in wrong[2] and "another-key-1" not in wrong[2]
-        assert "ended by" in told[1] and "rejects the key" in told[1] and "another-key-1" not in told[1]
+        assert "ended by" in output[1] and "rejects the key" in output[1] and "another-key-1" not in output[1]
         assert none[0] == 3 and KEY_VARIABLE in none[2]
         assert server.graph.memories == {}
 
@@ -146,7 +146,7 @@ def test_sigterm_ends_following(place: Path) -> None:
         )
         assert process.stderr is not None
         with process, process.stderr:
-            said: Any = process.stderr.readline()
+            reported: Any = process.stderr.readline()
             store.append([{"event_type": "feedback", "payload": {"late": 1}}])
             ends_at = time.monotonic() + 30
             while len(server.graph.memories) < 20 and time.monotonic() < ends_at:
@@ -154,5 +154,5 @@ def test_sigterm_ends_following(place: Path) -> None:
             process.send_signal(signal.SIGTERM)
             rest = process.stderr.read()
             assert process.wait() == 0, rest
-        assert "Sent 19 records so far" in said and "Stopped; everything before" in rest
+        assert "Sent 19 records so far" in reported and "Stopped; everything before" in rest
         assert len(server.graph.memories) == 20

@@ -124,8 +124,8 @@ def test_what_fails_for_the_moment_is_tried_by_the_next_export(locus: Locus, sto
         assert session not in server.graph.memories and server.graph.orphans == []
         assert report.failures[0].context_id == session and report.failures[0].passing
         assert report.failures[0].reason == "503: nope" and all(one.passing for one in report.failures)
-        told = locus(*to(server, "--status"))[1]
-        assert f"{session}: 503: nope" in told and "the next export sends again" in told
+        output = locus(*to(server, "--status"))[1]
+        assert f"{session}: 503: nope" in output and "the next export sends again" in output
 
         code, _, err = locus(*to(server))
         assert code == 0 and "Refused" not in err and session in server.graph.memories
@@ -181,10 +181,10 @@ def test_trouble_is_reported_at_once_and_nothing_is_called_sent(tmp_path: Path, 
             process.wait()
         assert "it answers 500; trying again in 1 s, for 15 min more" in first
         assert "Sent" not in rest and "took nothing" in rest
-        told = subprocess.run(
+        output = subprocess.run(
             [*map(str, command), "--status"], capture_output=True, text=True, check=True, env=os.environ
         )
-        assert "ended by" in told.stdout and "it answers 500" in told.stdout
+        assert "ended by" in output.stdout and "it answers 500" in output.stdout
 
 
 def test_sessions_that_are_left_out_are_named(locus: Locus, store: Store, tmp_path: Path) -> None:

@@ -34,19 +34,19 @@ def snapshot(copies: "dict[str, str | None]", *, update: bool = True) -> dict[st
 
 def delta(path: str, name: "str | None") -> dict[str, Any]:
     """The same of newer versions, for one file."""
-    said = {"type": "file-history-delta", "messageId": "m", "snapshotMessageId": "m", "trackingPath": path}
+    payload = {"type": "file-history-delta", "messageId": "m", "snapshotMessageId": "m", "trackingPath": path}
     return {
-        **said,
+        **payload,
         "backup": {"backupFileName": name, "version": 1, "backupTime": "2026-11-20T10:00:01.000Z"},
     }
 
 
-def edit(teller: Teller, number: int, path: Path, old: str, new: str, **told: Any) -> list[dict[str, Any]]:
+def edit(teller: Teller, number: int, path: Path, old: str, new: str, **fields: Any) -> list[dict[str, Any]]:
     """An edit as versions tell it that leave the former content out."""
     args = {"file_path": str(path), "old_string": old, "new_string": new}
     hunk = patch(1, f"-{old}", f"+{new}")
-    told = {"filePath": str(path), "structuredPatch": hunk, "originalFile": None, **told}
-    return teller.call(f"m{number}", f"t{number}", "Edit", args, "Updated", told)
+    fields = {"filePath": str(path), "structuredPatch": hunk, "originalFile": None, **fields}
+    return teller.call(f"m{number}", f"t{number}", "Edit", args, "Updated", fields)
 
 
 def place(

@@ -59,8 +59,8 @@ def test_the_first_prompt_defers_what_git_holds_and_all_of_it_is_stored(work: Pa
     assert (facts["in_git"], facts["deferred"]) == (6, 0)
     assert len(facts["lists"]) == 1
     until_stored(work)
-    (told,) = events(work, "content")
-    assert (told["payload"], told["before_hash"]) == ({"count": 6}, facts["lists"][0])
+    (recorded,) = events(work, "content")
+    assert (recorded["payload"], recorded["before_hash"]) == ({"count": 6}, facts["lists"][0])
     agent = Agent(work)
     agent.prompt("And now?")
     agent.stop()
@@ -90,9 +90,9 @@ def test_what_git_held_at_a_prompt_is_replayed_from_git_and_named_when_git_holds
     done = locus(*replay, tmp_path / "pruned", cwd=work)
     assert done.code == 4
     assert "lib/b.txt" in done.text and "git does not hold" in done.text
-    said = json.loads(locus(*replay, tmp_path / "again", "--json", cwd=work).text)
-    known = said["certainty"]
+    answer = json.loads(locus(*replay, tmp_path / "again", "--json", cwd=work).text)
+    known = answer["certainty"]
     assert known["state"] == "partial"
-    assert [one["path"] for one in known["paths"]] == sorted(one["path"] for one in said["missing"])
+    assert [one["path"] for one in known["paths"]] == sorted(one["path"] for one in answer["missing"])
     with Store.open(work / ".locus") as store:
         assert store.certainty("last", "start").state == "partial"

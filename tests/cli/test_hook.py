@@ -42,15 +42,15 @@ def events(store: Path) -> list[dict[str, object]]:
 
 def test_a_hook_call_becomes_one_event(store: Path, tmp_path: Path) -> None:
     """P4, S0-21: the payload is kept as it is, the shared names become columns, nothing is printed."""
-    said = {
+    payload = {
         "session_id": "s-1", "prompt_id": "p-1", "tool_use_id": "t-1", "cwd": str(tmp_path),
         "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls é"},
     }  # fmt: skip
-    done = hook(json.dumps(said).encode(), "some-agent", cwd=tmp_path)
+    done = hook(json.dumps(payload).encode(), "some-agent", cwd=tmp_path)
     (event,) = events(store)
 
     assert silent(done)
-    assert {**said, "hook_us": ANY} == event["payload"]
+    assert {**payload, "hook_us": ANY} == event["payload"]
     assert {"event_type": "hook", "event_kind": "observation", "source": "system", "agent": "some-agent",
             "agent_session_id": "s-1", "agent_turn_id": "p-1", "tool_use_id": "t-1", "tool": "Bash",
             "operation": "PreToolUse", "cwd": str(tmp_path)}.items() <= event.items()  # fmt: skip
@@ -59,8 +59,8 @@ def test_a_hook_call_becomes_one_event(store: Path, tmp_path: Path) -> None:
 
 def test_a_hook_that_is_installed_twice_is_one_event(store: Path, tmp_path: Path) -> None:
     """I8: the same call of the same tool, reported twice, is visible once."""
-    said = b'{"session_id": "s", "tool_use_id": "t", "hook_event_name": "PreToolUse"}'
-    assert silent(hook(said, "a", cwd=tmp_path)) and silent(hook(said, "a", cwd=tmp_path))
+    text = b'{"session_id": "s", "tool_use_id": "t", "hook_event_name": "PreToolUse"}'
+    assert silent(hook(text, "a", cwd=tmp_path)) and silent(hook(text, "a", cwd=tmp_path))
 
     assert len(events(store)) == 1
 
@@ -104,11 +104,11 @@ def test_the_store_of_the_payloads_directory_is_used(store: Path, tmp_path: Path
     other.close()
     below = tmp_path / "src"
     below.mkdir()
-    said = json.dumps({"cwd": str(below)}).encode()
+    reported = json.dumps({"cwd": str(below)}).encode()
 
-    assert silent(hook(said, "agent", cwd=elsewhere))
+    assert silent(hook(reported, "agent", cwd=elsewhere))
     assert (len(events(store)), len(events(elsewhere / ".locus"))) == (1, 0)
-    assert silent(hook(said, "agent", cwd=elsewhere, LOCUS_DIR=str(elsewhere / ".locus")))
+    assert silent(hook(reported, "agent", cwd=elsewhere, LOCUS_DIR=str(elsewhere / ".locus")))
     assert (len(events(store)), len(events(elsewhere / ".locus"))) == (1, 1)
 
 

@@ -82,11 +82,11 @@ def test_an_edit_beside_large_files_is_recorded_in_its_turn_with_its_cause(work:
     agent.stop()
     at_end = here(work)
 
-    told = [(e["operation"], e["path"], e["cause"], e["turn"]) for e in events(work, "file")]
-    assert ("edit", "src/app.py", action_of(edited), 1) in told
-    assert ("add", "small.txt", action_of(shell), 1) in told
-    assert ("delete", "readme.md", action_of(shell), 1) in told
-    assert [t for t in told if "big" in t[1]] == [
+    listed = [(e["operation"], e["path"], e["cause"], e["turn"]) for e in events(work, "file")]
+    assert ("edit", "src/app.py", action_of(edited), 1) in listed
+    assert ("add", "small.txt", action_of(shell), 1) in listed
+    assert ("delete", "readme.md", action_of(shell), 1) in listed
+    assert [t for t in listed if "big" in t[1]] == [
         ("add", f"big{n}.bin", None, 1)
         for n in range(6)  # they were there before the command
     ]
@@ -105,7 +105,9 @@ def test_an_edit_beside_large_files_is_recorded_in_its_turn_with_its_cause(work:
     agent.prompt("And now?")
     agent.stop()
     assert "capture" not in events(work, "snapshot")[-1]["payload"], "later trees hold what was stored"
-    assert len(events(work, "file")) == len(told), "no change is recorded for a content that was only stored"
+    assert len(events(work, "file")) == len(listed), (
+        "no change is recorded for a content that was only stored"
+    )
     assert notes(work) == ""
     with Store.open(work / ".locus") as store:
         assert store.verify("deep") == []
@@ -131,14 +133,14 @@ def test_a_file_that_is_overwritten_at_once_is_kept_by_its_copy(work: Path) -> N
 class Recorded:
     """One hook call in this process, with a process to start that the test plays."""
 
-    def __init__(self, work: Path, said: dict[str, Any], **environ: str) -> None:
+    def __init__(self, work: Path, hook_input: dict[str, Any], **environ: str) -> None:
         self.jobs: list[Job] = []
         self.events_at_start = -1
         self.waits: list[float] = []
         self.closed = False
         self.work = work
         self.errors: list[BaseException] = []
-        call = interpret("claude-code", said)
+        call = interpret("claude-code", hook_input)
         variables = {"LOCUS_HOOK_PATIENCE": "50", **environ}
         record.record(
             REAL, str(work / ".locus"), call, variables, self.errors.append,
@@ -165,18 +167,18 @@ class Recorded:
         return Played()
 
 
-def said(work: Path, name: str, **fields: Any) -> dict[str, Any]:
+def hook_input(work: Path, name: str, **fields: Any) -> dict[str, Any]:
     shared = {"session_id": "s1", "prompt_id": "p1", "cwd": str(work), "hook_event_name": name}
     return {**shared, **fields}
 
 
 def begun(work: Path) -> None:
-    Recorded(work, said(work, "UserPromptSubmit", prompt="Go"))
+    Recorded(work, hook_input(work, "UserPromptSubmit", prompt="Go"))
 
 
 def after_a_tool(work: Path, **environ: str) -> Recorded:
     fields = {"tool_name": "Bash", "tool_input": {"command": "x"}, "tool_response": {}}
-    return Recorded(work, said(work, "PostToolUse", tool_use_id=unique("toolu"), **fields), **environ)
+    return Recorded(work, hook_input(work, "PostToolUse", tool_use_id=unique("toolu"), **fields), **environ)
 
 
 def test_the_process_starts_before_the_append_and_is_waited_for_after_it(work: Path) -> None:

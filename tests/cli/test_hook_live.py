@@ -93,8 +93,11 @@ def test_a_whole_session_is_replayable_turn_by_turn(work: Path, tmp_path: Path) 
     assert replayed(work, second, tmp_path / "second") == second_files
     assert replayed(work, second, tmp_path / "started", at="start") == started
     assert notes(work) == ""
-    told = changes(work)
-    by = {cause: {(op, path) for op, path, of, _, _ in told if of == cause} for _, _, cause, _, _ in told}
+    reported = changes(work)
+    by = {
+        cause: {(op, path) for op, path, of, _, _ in reported if of == cause}
+        for _, _, cause, _, _ in reported
+    }
     assert by[action_of(written)] == {("add", "new.py")}
     assert by[action_of(edited)] == {("edit", "src/app.py")}
     assert by[action_of(shell)] == {
@@ -104,7 +107,7 @@ def test_a_whole_session_is_replayable_turn_by_turn(work: Path, tmp_path: Path) 
     assert by[action_of(linked)] == {("add", "link")}
     assert by[action_of(failing)] == {("add", "partly.txt")}
     assert by[action_of(by_subagent)] == {("add", "by_subagent.txt")}
-    outside = {(op, path, source, turn) for op, path, cause, source, turn in told if cause is None}
+    outside = {(op, path, source, turn) for op, path, cause, source, turn in reported if cause is None}
     assert outside == {
         ("edit", "new.py", "user", None), ("add", "gone_by_hand", "user", None),
         ("add", "after.txt", "user", None),
@@ -144,9 +147,9 @@ def test_a_change_before_an_edit_is_the_users(work: Path) -> None:
     agent.bash("true")
     crlf = agent.edit("src/app.py", "two", "three")
 
-    told = [(op, cause, source) for op, path, cause, source, _ in changes(work) if path == "src/app.py"]
-    assert told[:2] == [("edit", None, "user"), ("edit", action_of(edited), "executor")]
-    assert told[-1] == ("edit", action_of(crlf), "executor")
+    listed = [(op, cause, source) for op, path, cause, source, _ in changes(work) if path == "src/app.py"]
+    assert listed[:2] == [("edit", None, "user"), ("edit", action_of(edited), "executor")]
+    assert listed[-1] == ("edit", action_of(crlf), "executor")
     first, second = events(work, "file")[:2]
     assert first["after_hash"] == second["before_hash"]
     with Store.open(work / ".locus") as store:
@@ -201,10 +204,10 @@ def test_two_sessions_in_one_directory(work: Path, tmp_path: Path) -> None:
     other_files, other_turn = here(work), last_turn(work)
     one.stop()
 
-    told = {path: (cause, source) for _, path, cause, source, _ in changes(work)}
-    assert told["one.txt"] == (action_of(written), "executor")
-    assert told["other.txt"] == (action_of(patched, "codex"), "executor")
-    assert told["built.txt"] == (action_of(begun), "executor")
+    payload = {path: (cause, source) for _, path, cause, source, _ in changes(work)}
+    assert payload["one.txt"] == (action_of(written), "executor")
+    assert payload["other.txt"] == (action_of(patched, "codex"), "executor")
+    assert payload["built.txt"] == (action_of(begun), "executor")
     (built,) = [e for e in events(work, "file") if e["path"] == "built.txt"]
     assert (built["payload"]["certainty"], built["agent_session_id"]) == ("probable", one.session)
     assert replayed(work, other_turn, tmp_path / "other") == other_files
@@ -329,8 +332,8 @@ def test_a_busy_directory_is_left_to_the_next_capture(work: Path, tmp_path: Path
 
     agent.write("next.txt", "2\n")
     assert "LockTimeout" in notes(work)
-    told = {path: cause for _, path, cause, _, _ in changes(work)}
-    assert told["late.txt"] == action_of(late)
+    payload = {path: cause for _, path, cause, _, _ in changes(work)}
+    assert payload["late.txt"] == action_of(late)
     agent.stop()
     assert replayed(work, last_turn(work), tmp_path / "out") == here(work)
 
@@ -342,7 +345,7 @@ def test_a_capture_that_is_not_finished_in_time_is_finished_by_the_next(
     incomplete, and the next one tells all that happened since."""
     agent = Agent(work)
     agent.prompt("Go")
-    said = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1a2b3")
+    reported = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1a2b3")
     started = agent.payload("PreToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1a2b3")
 
     def record(payload: dict[str, Any]) -> None:
@@ -354,7 +357,7 @@ def test_a_capture_that_is_not_finished_in_time_is_finished_by_the_next(
 
     record(started)
     (work / "made.txt").write_text("1")
-    record(said)
+    record(reported)
     record(agent.payload("Stop", last_assistant_message="Done."))
     ended = last_turn(work)
 
@@ -535,10 +538,10 @@ def test_a_huge_input_still_finds_the_change(work: Path) -> None:
     agent.prompt("Go")
     (work / "made.txt").write_text("1")
     fields = agent.payload("PostToolUse", tool_name="Bash", tool_input={"command": "x"})
-    said = (
+    reported = (
         json.dumps(fields)[:-1] + ', "tool_response": "' + "y" * (50 << 20) + '", "tool_use_id": "t9a1b2c"}'
     )
-    run_hook(said.encode(), "claude-code", work)
+    run_hook(reported.encode(), "claude-code", work)
 
     action = events(work, "action")[-1]
     assert (action["tool_use_id"], action["tool"], action["turn"]) == ("t9a1b2c", "Bash", 1)
@@ -576,7 +579,7 @@ def test_a_full_disk_is_noted_and_forgotten(work: Path, tmp_path: Path) -> None:
     agent = Agent(work)
     agent.prompt("Go")
     (work / "made.txt").write_text("1")
-    said = json.dumps(
+    reported = json.dumps(
         agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="full")
     ).encode()
 
@@ -584,7 +587,7 @@ def test_a_full_disk_is_noted_and_forgotten(work: Path, tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
     done = subprocess.run(
-        [*HOOK, "claude-code"], input=said, cwd=work, capture_output=True, preexec_fn=limit, timeout=60
+        [*HOOK, "claude-code"], input=reported, cwd=work, capture_output=True, preexec_fn=limit, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     agent.stop()
@@ -623,10 +626,10 @@ def test_a_hook_that_is_killed_leaves_a_sound_store(work: Path, tmp_path: Path) 
     agent.prompt("Go")
     for number in range(12):
         (work / f"f{number}.txt").write_text(str(number) * 1000)
-        said = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id=f"k{number}")
+        reported = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id=f"k{number}")
         process = subprocess.Popen([*HOOK, "claude-code"], cwd=work, stdin=subprocess.PIPE)
         assert process.stdin is not None
-        process.stdin.write(json.dumps(said).encode())
+        process.stdin.write(json.dumps(reported).encode())
         process.stdin.close()
         time.sleep(0.02 + number * 0.006)
         process.send_signal(signal.SIGKILL)

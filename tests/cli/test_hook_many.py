@@ -243,18 +243,18 @@ def check_numbers(recorded: list[dict[str, Any]], turns: int) -> None:
 
 
 def check_changes(recorded: list[dict[str, Any]], oracle: Oracle) -> None:
-    told: dict[tuple[str | None, str], list[dict[str, Any]]] = defaultdict(list)
+    payload: dict[tuple[str | None, str], list[dict[str, Any]]] = defaultdict(list)
     for e in recorded:
         if e["event_type"] == "file":
-            told[e["worktree"], e["path"]].append(e)
-    assert told.keys() == oracle.changes.keys()
+            payload[e["worktree"], e["path"]].append(e)
+    assert payload.keys() == oracle.changes.keys()
     for key, done in oracle.changes.items():
         hashes = [
             None if one.content is None else f"blake3:{blake3(one.content).hexdigest()}" for one in done
         ]
-        assert [e["after_hash"] for e in told[key]] == hashes, key
-        assert [e["before_hash"] for e in told[key]] == [None, *hashes[:-1]], key
-        for event, one in zip(told[key], done, strict=True):
+        assert [e["after_hash"] for e in payload[key]] == hashes, key
+        assert [e["before_hash"] for e in payload[key]] == [None, *hashes[:-1]], key
+        for event, one in zip(payload[key], done, strict=True):
             if event["cause"] != one.action:
                 assert one.by_command, (key, event["cause"], one.action)
                 assert event["cause"] is None, key
@@ -285,14 +285,14 @@ def test_a_change_counts_in_the_turn_of_its_action_whoever_found_it(tmp_path: Pa
     one.stop()
     other.stop()
 
-    told = {
+    payload = {
         e["path"]: (e["agent"], e["agent_session_id"], e["turn"], e["cause"]) for e in events(work, "file")
     }
     place = "claude-code", one.session, 1
-    assert told["a.txt"] == (*place, event_id_of("claude-code", "action", begun["a.txt"][0]))
-    assert told["b.txt"] == (*place, event_id_of("claude-code", "action", begun["b.txt"][0]))
-    assert told["c.txt"][:3] == ("codex", other.session, 1)
-    assert told["d.txt"] == (*place, None)
+    assert payload["a.txt"] == (*place, event_id_of("claude-code", "action", begun["a.txt"][0]))
+    assert payload["b.txt"] == (*place, event_id_of("claude-code", "action", begun["b.txt"][0]))
+    assert payload["c.txt"][:3] == ("codex", other.session, 1)
+    assert payload["d.txt"] == (*place, None)
 
 
 def test_the_end_of_one_turn_finds_what_anothers_command_did(tmp_path: Path) -> None:
@@ -335,11 +335,11 @@ def test_codex_subagents_write_while_their_turn_waits(tmp_path: Path) -> None:
     agent.end(waits, "collaborationwait_agent", {"timeout_ms": 1000}, "")
     agent.stop()
 
-    told = {e["path"]: e for e in events(work, "file")}
-    assert {e["agent_turn_id"] for e in told.values()} == {turn}
-    assert told["a.txt"]["cause"] == event_id_of("codex", "action", first)
-    assert told["b.txt"]["cause"] is None
-    assert set(told["b.txt"]["payload"]["causes"]) == {event_id_of("codex", "action", id) for id in both}
+    payload = {e["path"]: e for e in events(work, "file")}
+    assert {e["agent_turn_id"] for e in payload.values()} == {turn}
+    assert payload["a.txt"]["cause"] == event_id_of("codex", "action", first)
+    assert payload["b.txt"]["cause"] is None
+    assert set(payload["b.txt"]["payload"]["causes"]) == {event_id_of("codex", "action", id) for id in both}
     assert {e["tool"] for e in events(work, "action")} == {"Bash", "wait_agent"}
     with Store.open(work / ".locus") as store:
         assert store.query("select files_modified from turns").rows == [(["a.txt", "b.txt"],)]

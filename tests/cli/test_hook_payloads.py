@@ -116,7 +116,7 @@ def test_a_turn_ends_with_its_snapshot_and_is_listed_by_time(tmp_path: Path) -> 
     assert shown == [*begun, "llm", *edited, "error", "snapshot", "llm"]
     assert (numbered[8]["operation"], listed) == ("turn_end", asked)
     assert before.items() <= {e["event_id"]: e["seq"] for e in recorded}.items()
-    assert [said["snapshot_type"] for said in sent] == ["turn_start", "turn_end"]
+    assert [item["snapshot_type"] for item in sent] == ["turn_start", "turn_end"]
 
 
 def test_a_tool_that_names_a_file_elsewhere_says_nothing_of_ours(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_a_folder_of_a_repository_names_its_own_files(tmp_path: Path) -> None:
     (inner / "app.py").unlink()
     Agent(inner).prompt("Go")
     Agent(inner, environ={"PATH": "/nowhere"}).prompt("Go on")
-    told, unknown = (e["payload"] for e in events(inner, "snapshot"))
+    recorded, unknown = (e["payload"] for e in events(inner, "snapshot"))
 
-    assert told["git_dirty"] == ["app.py"]
-    assert (told["git_staged"], told["git_staged_count"]) == (names[:50], 60)
+    assert recorded["git_dirty"] == ["app.py"]
+    assert (recorded["git_staged"], recorded["git_staged_count"]) == (names[:50], 60)
     assert not {"git_dirty", "git_staged", "git_staged_count"} & unknown.keys()

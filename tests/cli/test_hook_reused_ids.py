@@ -28,17 +28,22 @@ class Counting(Agent):
         args = {"command": command}
         self.say("PreToolUse", tool_name="Bash", tool_input=args, tool_use_id="call_0")
         self.end("call_0", "Bash", args, RAN)
-        told = {"tool_use_id": "call_0", "tool_name": "Bash", "tool_input": args, "tool_response": "1 failed"}
-        self.say("PostToolBatch", tool_calls=[told])
+        payload = {
+            "tool_use_id": "call_0",
+            "tool_name": "Bash",
+            "tool_input": args,
+            "tool_response": "1 failed",
+        }
+        self.say("PostToolBatch", tool_calls=[payload])
 
 
 def import_of(work: Path, agent: Agent) -> int:
     """Import the transcript of the same session; how many actions the log has then."""
     tell = Teller(agent.session, name=unique("line"), cwd=str(work))
-    said = [tell.user("test it", promptId=agent.turn)]
+    listed = [tell.user("test it", promptId=agent.turn)]
     for number, command in enumerate(COMMANDS):
-        said += tell.call(f"msg_01Ab{number}", "call_0", "Bash", {"command": command}, "1 failed", RAN)
-    path = write(work.parent / f"{agent.session}.jsonl", said)
+        listed += tell.call(f"msg_01Ab{number}", "call_0", "Bash", {"command": command}, "1 failed", RAN)
+    path = write(work.parent / f"{agent.session}.jsonl", listed)
     with Store.open(work / ".locus") as store:
         source = formats.source_of("claude-code", str(path))
         assert importer.run(store, "claude-code", [source]).problems == []
@@ -56,8 +61,8 @@ def test_each_call_is_an_action_whatever_its_id(work: Path, times: int) -> None:
     agent.times = 1
     agent.stop("Done.")
 
-    told = events(work, "action")
-    assert [e["payload"]["args"]["command"] for e in told] == list(COMMANDS)
+    recorded = events(work, "action")
+    assert [e["payload"]["args"]["command"] for e in recorded] == list(COMMANDS)
     assert len(events(work, "tool_start")) == 3 and notes(work) == ""
     assert import_of(work, agent) == 3
 

@@ -24,11 +24,11 @@ def agent(tmp_path: Path) -> Agent:
 
 def of_subagents(work: Path) -> dict[str, set[Any]]:
     """The turns of what subagents did, by type of event."""
-    told: dict[str, set[Any]] = {}
+    payload: dict[str, set[Any]] = {}
     for event in events(work):
         if event["subagent_id"] is not None:
-            told.setdefault(event["event_type"], set()).add(event["turn"])
-    return told
+            payload.setdefault(event["event_type"], set()).add(event["turn"])
+    return payload
 
 
 @pytest.mark.parametrize("started", [True, False], ids=["SubagentStart", "no SubagentStart"])
@@ -51,9 +51,9 @@ def test_what_ends_after_the_next_prompt_counts_where_it_began(
     agent.write("own.txt", "own")
     agent.stop()
 
-    told = of_subagents(work)
+    reported = of_subagents(work)
     kinds = {"tool_start", "action", "file", "snapshot", "subagent"}
-    assert (set(told), set.union(*told.values())) == (kinds, {1})
+    assert (set(reported), set.union(*reported.values())) == (kinds, {1})
     late = [e for e in events(work) if e["payload"].get("turn_under_way")]
     assert {(e["agent_turn_id"], e["payload"]["turn_under_way"]) for e in late} == {(first, second)}
     changed = {e["path"]: e["turn"] for e in events(work, "file")}
@@ -80,10 +80,10 @@ def test_a_capture_of_another_finds_what_a_subagent_does_beside_the_next_turn(ag
     agent.end(alone, "Bash", {"command": "date > date.txt"}, {"stdout": ""})
 
     ids = {e["tool_use_id"]: e["event_id"] for e in events(work, "action")}
-    told = {e["path"]: e for e in events(work, "file")}
-    assert told["own.txt"]["cause"] is not None
-    assert (told["whose.txt"]["cause"], len(told["whose.txt"]["payload"]["causes"])) == (None, 2)
-    assert told["date.txt"]["cause"] == ids[alone]
+    payload = {e["path"]: e for e in events(work, "file")}
+    assert payload["own.txt"]["cause"] is not None
+    assert (payload["whose.txt"]["cause"], len(payload["whose.txt"]["payload"]["causes"])) == (None, 2)
+    assert payload["date.txt"]["cause"] == ids[alone]
     assert id not in ids
 
 
@@ -102,11 +102,11 @@ def test_of_two_subagents_after_the_end_of_their_turn(tmp_path: Path) -> None:
     (work / "last.txt").write_text("of the last")
     agent.end(ids[1], "Bash", MAKE, {"stdout": ""}, **other)
 
-    told = {e["path"]: e for e in events(work, "file")}
+    payload = {e["path"]: e for e in events(work, "file")}
     actions = {e["tool_use_id"]: e["event_id"] for e in events(work, "action")}
-    assert told["whose.txt"]["cause"] is None and told["whose.txt"]["turn"] == 1
-    assert set(told["whose.txt"]["payload"]["causes"]) == set(actions.values())
-    assert told["last.txt"]["cause"] == actions[ids[1]]
+    assert payload["whose.txt"]["cause"] is None and payload["whose.txt"]["turn"] == 1
+    assert set(payload["whose.txt"]["payload"]["causes"]) == set(actions.values())
+    assert payload["last.txt"]["cause"] == actions[ids[1]]
 
 
 def test_a_true_session_whose_subagents_end_late(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_a_true_session_whose_subagents_end_late(tmp_path: Path) -> None:
     played = Played(late(tmp_path), tmp_path)
     played.play()
 
-    told = of_subagents(played.project)
-    assert set(told) >= {"tool_start", "action", "llm", "subagent"}
-    assert set.union(*told.values()) == {1}
+    reported = of_subagents(played.project)
+    assert set(reported) >= {"tool_start", "action", "llm", "subagent"}
+    assert set.union(*reported.values()) == {1}
     # Two commands of subagents ran at once: the turn is known, which subagent it was is not.
     changed = events(played.project, "file")
     assert {(e["turn"], e["subagent_id"]) for e in changed} == {(1, None)}

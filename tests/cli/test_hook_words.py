@@ -60,7 +60,7 @@ class Claude(Agent):
 
 
 def texts(work: Path) -> list[str]:
-    return [said["payload"]["text"] for said in events(work, "message") if said["operation"] == "text"]
+    return [item["payload"]["text"] for item in events(work, "message") if item["operation"] == "text"]
 
 
 def imported(work: Path, agent: str, *paths: Path) -> int:
@@ -195,17 +195,17 @@ def test_words_of_gemini_cli_are_those_of_its_chat(tmp_path: Path, work: Path) -
     write(chat, {"sessionId": UUID.format(1), "projectHash": "h", "startTime": "2026-11-20T10:00:00.000Z"})
 
     def say(name: str, **fields: Any) -> None:
-        said = {**common, "hook_event_name": name, "timestamp": "2026-11-20T10:00:01.000Z", **fields}
-        run_hook(json.dumps(said).encode(), "gemini-cli", work)
+        payload = {**common, "hook_event_name": name, "timestamp": "2026-11-20T10:00:01.000Z", **fields}
+        run_hook(json.dumps(payload).encode(), "gemini-cli", work)
 
     say("SessionStart", source="startup")
     say("BeforeAgent", prompt="Go")
     asked = {"id": UUID.format(2), "timestamp": "2026-11-20T10:00:02.000Z", "type": "user"}
     write(chat, {**asked, "content": [{"text": "Go"}]})
-    said = {"id": UUID.format(3), "timestamp": "2026-11-20T10:00:03.000Z", "type": "gemini", "model": "m"}
-    write(chat, {**said, "content": "I lo"})
+    payload = {"id": UUID.format(3), "timestamp": "2026-11-20T10:00:03.000Z", "type": "gemini", "model": "m"}
+    write(chat, {**payload, "content": "I lo"})
     tokens = {"input": 9, "output": 4, "cached": 0, "thoughts": 0, "tool": 0, "total": 13}
-    write(chat, {**said, "content": "I look.", "tokens": tokens})
+    write(chat, {**payload, "content": "I look.", "tokens": tokens})
     say("AfterAgent", prompt="Go", prompt_response="I look.")
     assert texts(work) == ["I look."] and notes(work) == ""
     (live,) = events(work, "message")

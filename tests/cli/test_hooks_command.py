@@ -65,7 +65,7 @@ def test_the_installed_line_records(project: Path, locus: Locus) -> None:
     for agent, path in (("claude-code", ".claude/settings.local.json"), ("codex", ".codex/hooks.json")):
         registered = json.loads((project / path).read_text())["hooks"]
         command = registered["UserPromptSubmit"][0]["hooks"][0]["command"]
-        said = {
+        payload = {
             "hook_event_name": "UserPromptSubmit",
             "session_id": agent,
             "turn_id": "t",
@@ -75,7 +75,7 @@ def test_the_installed_line_records(project: Path, locus: Locus) -> None:
         }
         done = subprocess.run(
             ["/bin/sh", "-c", command],
-            input=json.dumps(said).encode(),
+            input=json.dumps(payload).encode(),
             capture_output=True,
             cwd=project,
             timeout=30,
@@ -92,8 +92,8 @@ def test_the_installed_status_line_runs(project: Path, locus: Locus) -> None:
     assert locus("hooks", "install", "--agent", "claude-code", "--statusline").code == 0
     file = project / ".claude/settings.local.json"
     shown = json.loads(file.read_text())["statusLine"]
-    said = json.dumps({"session_id": "s", "cwd": str(project)}).encode()
-    done = subprocess.run(["sh", "-c", shown["command"]], input=said, cwd="/", capture_output=True)
+    reported = json.dumps({"session_id": "s", "cwd": str(project)}).encode()
+    done = subprocess.run(["sh", "-c", shown["command"]], input=reported, cwd="/", capture_output=True)
     assert shown["type"] == "command" and done.stderr == b""
     assert done.stdout.decode() == "locus: not recorded · session – · today –\n"
     assert locus("hooks", "uninstall").code == 0 and not file.exists()
@@ -116,10 +116,10 @@ def test_a_dry_run_is_a_diff(project: Path, locus: Locus) -> None:
     assert done.text.startswith("--- /dev/null\n+++ ") and '+    "SessionEnd": [' in done.text
     assert "would be made" in done.err
 
-    said = json.loads(locus("hooks", "install", "--agent", "codex", "--dry-run", "--json").out)
-    assert said["version"] == 1 and said["dry_run"] is True
-    assert [(one["agent"], one["change"]) for one in said["changes"]] == [("codex", "created")]
-    assert said["changes"][0]["diff"].startswith("--- /dev/null")
+    answer = json.loads(locus("hooks", "install", "--agent", "codex", "--dry-run", "--json").out)
+    assert answer["version"] == 1 and answer["dry_run"] is True
+    assert [(one["agent"], one["change"]) for one in answer["changes"]] == [("codex", "created")]
+    assert answer["changes"][0]["diff"].startswith("--- /dev/null")
     assert sorted(path for path in project.parent.rglob("*") if ".git/" not in str(path)) == before
 
     locus("hooks", "install", "--agent", "codex")
@@ -209,8 +209,8 @@ def test_show_names_what_is_gone(project: Path, locus: Locus) -> None:
     assert "  gone  " not in locus("hooks", "show").text
     path = project / ".claude/settings.local.json"
     path.write_text(path.read_text().replace(sys.executable, "/usr/gone/python"))
-    said = locus("hooks", "show").text
-    assert "gone    /usr/gone/python; `locus hooks install --agent claude-code --local`" in said
+    output = locus("hooks", "show").text
+    assert "gone    /usr/gone/python; `locus hooks install --agent claude-code --local`" in output
 
 
 def test_a_directory_that_was_deleted_is_reported(project: Path, tmp_path: Path) -> None:

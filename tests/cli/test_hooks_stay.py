@@ -161,8 +161,8 @@ def test_a_file_that_git_tracks_is_reported(project: Path, locus: Locus) -> None
     done = locus("hooks", "install", "--agent", "codex")
     assert done.code == 0 and "git tracks .codex/hooks.json" in done.err
     assert "git rm --cached .codex/hooks.json" in done.err
-    (said,) = json.loads(locus("hooks", "install", "--agent", "codex", "--json").out)["excluded"]
-    assert said["state"] == "tracked" and "git tracks" in said["why"]
+    (answer,) = json.loads(locus("hooks", "install", "--agent", "codex", "--json").out)["excluded"]
+    assert answer["state"] == "tracked" and "git tracks" in answer["why"]
 
     git(project, "rm", "-q", "--cached", ".codex/hooks.json")
     git(project, "commit", "-q", "-m", "keep them out")
@@ -268,6 +268,6 @@ def test_outside_of_git_no_list_is_needed(
 def test_what_is_left_to_do_is_short(project: Path, locus: Locus) -> None:
     """P8: one line for each file, and no more than six for all there is to know and to do."""
     done = locus("hooks", "install", "--agent", "all")
-    said = done.err.splitlines()
-    assert len(said) <= len(FILES) + 6 and max(map(len, said)) < 300
+    output = done.err.splitlines()
+    assert len(output) <= len(FILES) + 6 and max(map(len, output)) < 300
     assert "/hooks" in done.err and "Restart running agents" in done.err

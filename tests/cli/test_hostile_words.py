@@ -35,8 +35,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("file", {"operation": "edit", "path": f"d/{EVIL}", "before_hash": before, "after_hash": after}),
             ("snapshot", {}), ("turn", {"operation": "end"}), ("session", {"operation": "end"}),
         ]  # fmt: skip
-        said = {"user_message": EVIL, "summary": EVIL, "end_reason": EVIL, "message": EVIL, EVIL: [EVIL]}
-        append_as_before(store, [{**base, "event_type": kind, "payload": said, **of} for kind, of in events])
+        payload = {"user_message": EVIL, "summary": EVIL, "end_reason": EVIL, "message": EVIL, EVIL: [EVIL]}
+        append_as_before(
+            store, [{**base, "event_type": kind, "payload": payload, **of} for kind, of in events]
+        )
         store.seal()
     return root
 
@@ -123,10 +125,10 @@ def test_a_transcript_of_any_kind_keeps_no_hook_waiting(kind: str, tmp_path: Pat
         path.mkdir()
     elif kind in ("link", "loop"):
         path.symlink_to(secret if kind == "link" else path)
-    told = {"device": "/dev/zero", "nul": "a\x00b"}.get(kind, str(path))
+    payload = {"device": "/dev/zero", "nul": "a\x00b"}.get(kind, str(path))
     for name in ("UserPromptSubmit", "Stop", "SessionEnd"):
-        said = {"session_id": "s", "hook_event_name": name, "prompt": "Go", "transcript_path": told}
-        give(work, json.dumps({**said, "cwd": str(work)}).encode())
+        payload = {"session_id": "s", "hook_event_name": name, "prompt": "Go", "transcript_path": payload}
+        give(work, json.dumps({**payload, "cwd": str(work)}).encode())
 
     with Store.open(work / ".locus") as store:
         assert "canary-of-elsewhere" not in repr(list(store.events()))

@@ -84,10 +84,10 @@ def test_no_command_of_the_table_has_a_value_recorded(work: Path) -> None:
         commands[id := unique("toolu")] = command
         agent.end(id, "Bash", args, {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False})
     leaking = []
-    for told in events(work, "action"):
-        text = json.dumps(told, default=str)
+    for item in events(work, "action"):
+        text = json.dumps(item, default=str)
         if any(value in text or value.upper() in text for value in VALUES) or "IyBvZiB0aGlz" in text:
-            leaking.append(commands[told["tool_use_id"]])
+            leaking.append(commands[item["tool_use_id"]])
     assert notes(work) == ""
     assert leaking == list(CHANGED), f"{len(leaking)} of {len(COMMANDS)}"
 
@@ -101,8 +101,8 @@ def test_what_git_tracks_and_common_words_are_reported(work: Path) -> None:
     agent.bash("ls src/app.py")
     first, second, third = [one["payload"] for one in events(work, "action")]
     assert (third["args"]["command"], third["result"]["stdout"]) == ("ls src/app.py", "src/app.py\n")
-    said = "MODE=development\nSHOP='the shop at the corner'\nMODE is development at http://localhost:3000\n"
-    assert first["result"]["stdout"] == said
+    text = "MODE=development\nSHOP='the shop at the corner'\nMODE is development at http://localhost:3000\n"
+    assert first["result"]["stdout"] == text
     assert second["args"]["command"] == "echo [LEFT OUT: of a file that git ignores], and more"
     assert second["result"]["stdout"] == "[LEFT OUT: of a file that git ignores], and more\n"
 

@@ -71,10 +71,12 @@ def test_what_an_agent_removed_is_restored_by_the_documented_command(tmp_path: P
     hooks = json.loads(settings.read_text())["hooks"]
 
     def say(name: str, **fields: object) -> None:
-        said = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "hook_event_name": name, **fields}
+        payload = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "hook_event_name": name, **fields}
         line = hooks[name][0]["hooks"][0]["command"]
         environ = {**os.environ, "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20"}
-        subprocess.run(["sh", "-c", line], input=json.dumps(said).encode(), cwd=work, env=environ, check=True)
+        subprocess.run(
+            ["sh", "-c", line], input=json.dumps(payload).encode(), cwd=work, env=environ, check=True
+        )
 
     say("UserPromptSubmit", prompt="Tidy up")
     command = {"command": "rm -rf src .env"}
@@ -152,8 +154,8 @@ def test_no_text_of_an_ignored_file_is_recorded_or_leaves(work: Path, tmp_path: 
     """P5: neither event, export, search nor MCP answer has it; replay does, byte for byte."""
     play(work)
     assert notes(work) == ""
-    told = [event for event in events(work) if CANARY in json.dumps(event, default=str)]
-    assert [(one["event_type"], one["tool"]) for one in told] == []
+    listed = [event for event in events(work) if CANARY in json.dumps(event, default=str)]
+    assert [(one["event_type"], one["tool"]) for one in listed] == []
     marked = {one["tool"] for one in events(work, "action") if "LEFT OUT" in json.dumps(one["payload"])}
     assert marked == {"Read", "Edit", "Write", "Bash", "Grep", "mcp__files__read"}
     commands = [one["payload"]["args"]["command"] for one in events(work, "action") if one["tool"] == "Bash"]
@@ -393,10 +395,10 @@ def test_a_person_is_asked_once(tmp_path: Path) -> None:
 
     old = project(tmp_path)
     install = ("hooks", "install", "--agent", "claude-code")
-    told = [locus_process(*words, cwd=old) for words in (("init",), install)]
+    listed = [locus_process(*words, cwd=old) for words in (("init",), install)]
     doctor = json.loads(locus_process("doctor", "--json", cwd=old).text)
     (finding,) = [one for one in doctor["findings"] if one["about"] == "ignored"]
-    assert all("--keep-ignored" in one.err and "--leave-ignored" in one.err for one in told)
+    assert all("--keep-ignored" in one.err and "--leave-ignored" in one.err for one in listed)
     assert (finding["level"], "--keep-ignored" in finding["todo"]) == ("note", True)
     assert config.keeps_ignored(REAL, Layout(str(old / ".locus"))) is None
     locus_process("init", "--leave-ignored", cwd=old)
@@ -490,12 +492,12 @@ def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> Non
     teller = Teller(cwd=str(work))
     target = str(work / ".env")
     args = {"file_path": target, "content": SETTINGS}
-    told = {"type": "update", "filePath": target, "content": SETTINGS, "originalFile": f"OLD={CANARY}\n"}
+    payload = {"type": "update", "filePath": target, "content": SETTINGS, "originalFile": f"OLD={CANARY}\n"}
     edit = {"file_path": target, "old_string": CANARY, "new_string": "red"}
     hunk = patch(1, f"-X={CANARY}", "+X=red")
     lines = [
         teller.user("go", promptId="p"),
-        *teller.call("m1", "t1", "Write", args, "Updated", told),
+        *teller.call("m1", "t1", "Write", args, "Updated", payload),
         *teller.call("m2", "t2", "Edit", edit, "Updated", {"filePath": target, "structuredPatch": hunk}),
         *teller.call("m3", "t3", "Bash", {"command": "cat .env"}, CANARY, {"stdout": CANARY}),
         *teller.call("m4", "t4", "Bash", {"command": "cat .env; false"}, CANARY, f"Error: {CANARY}"),
@@ -545,8 +547,8 @@ def test_a_transcript_withholds_no_content_that_git_tracks(work: Path) -> None:
     lines = [teller.user("go", promptId="p")]
     for number, content in enumerate(("shared\n", "others\n")):
         args = {"file_path": target, "content": content}
-        told = {"type": "create", "filePath": target, "content": content, "originalFile": None}
-        lines += teller.call(f"m{number}", f"t{number}", "Write", args, "Updated", told)
+        payload = {"type": "create", "filePath": target, "content": content, "originalFile": None}
+        lines += teller.call(f"m{number}", f"t{number}", "Write", args, "Updated", payload)
     (work.parent / "one.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with Store.open(work / ".locus") as store:
         source = formats.source_of("claude-code", str(work.parent / "one.jsonl"))

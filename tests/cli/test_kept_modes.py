@@ -63,9 +63,9 @@ def test_modes_come_back_as_they_were(worked: Path, locus: Locus, tmp_path: Path
         os.umask(before)
     assert modes(tmp_path / "second") == was
     assert modes(tmp_path / "first") == {**was, "plain": "644"}
-    (told,) = [e for e in events(worked, "file") if e["operation"] == "mode"]
-    payload = told["payload"] if isinstance(told["payload"], dict) else json.loads(told["payload"])
-    assert (told["path"], payload["before_mode"], payload["after_mode"]) == ("plain", "100644", "100400")
+    (listed,) = [e for e in events(worked, "file") if e["operation"] == "mode"]
+    payload = listed["payload"] if isinstance(listed["payload"], dict) else json.loads(listed["payload"])
+    assert (listed["path"], payload["before_mode"], payload["after_mode"]) == ("plain", "100644", "100400")
 
 
 def test_a_restore_never_opens_what_was_private(worked: Path, locus: Locus) -> None:

@@ -54,11 +54,11 @@ def test_work_that_may_take_long_says_where_it_is(
     names = {"@OUT@": tmp_path / "out", "@LINES@": tmp_path / "lines.jsonl", "@LOG@": tmp_path / "log.jsonl"}
     enter, begun = Progress.__enter__, tmp_path / "begun"
 
-    def said(self: Progress) -> Progress:
+    def shown(self: Progress) -> Progress:
         begun.write_text(self._what)  # in a file, since some work is a child's
         return enter(self)
 
-    monkeypatch.setattr(Progress, "__enter__", said)
+    monkeypatch.setattr(Progress, "__enter__", shown)
     ended = locus(*(names.get(word, word) for word in verb))
 
     assert ended.code in ((0, 1) if verb == ("doctor",) else (0, 4)), ended.err

@@ -93,7 +93,7 @@ def test_lines_of_a_transcript_have_the_times_that_they_hold(
     tmp_path: Path, locus: Locus, shop: Path
 ) -> None:
     """P7: a snapshot of former contents says when inside; a line without any time has none."""
-    said = {"sessionId": "5", "cwd": str(shop), "version": "2.1.0", "isSidechain": False}
+    payload = {"sessionId": "5", "cwd": str(shop), "version": "2.1.0", "isSidechain": False}
     answer = {
         "id": "m",
         "model": "big",
@@ -103,9 +103,9 @@ def test_lines_of_a_transcript_have_the_times_that_they_hold(
     lines = [
         {"type": "summary", "summary": "Greetings", "leafUuid": "b"},
         {"type": "file-history-snapshot", "snapshot": {"timestamp": "2026-02-22T10:00:00.000Z"}},
-        {**said, "type": "user", "uuid": "a", "timestamp": "2026-02-22T10:00:01.000Z",
+        {**payload, "type": "user", "uuid": "a", "timestamp": "2026-02-22T10:00:01.000Z",
          "message": {"role": "user", "content": "Say hello"}},
-        {**said, "type": "assistant", "uuid": "b", "parentUuid": "a", "message": answer, "requestId": "r",
+        {**payload, "type": "assistant", "uuid": "b", "parentUuid": "a", "message": answer, "requestId": "r",
          "timestamp": "2026-02-22T10:00:04.500Z"},
     ]  # fmt: skip
     (tmp_path / "5.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))

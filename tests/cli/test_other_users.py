@@ -43,10 +43,10 @@ def hook(words: list[str], agent: Agent, name: str, **fields: object) -> None:
         "LOCUS_HOOK_PATIENCE": "20",
         **(agent.environ or {}),
     }
-    said = json.dumps(agent.payload(name, **fields)).encode()
+    reported = json.dumps(agent.payload(name, **fields)).encode()
     done = subprocess.run(
         [*words, *HOOK, agent.name],
-        input=said,
+        input=reported,
         capture_output=True,
         cwd=agent.work,
         env=variables,
@@ -96,12 +96,12 @@ def test_a_store_without_the_right_to_write(tmp_path: Path) -> None:
         for path in files:
             path.chmod(0o400)
         hook(bound_by_permissions(), agent, "UserPromptSubmit", prompt="Go")
-        told = locus(bound_by_permissions(), "doctor", cwd=work)
+        output = locus(bound_by_permissions(), "doctor", cwd=work)
         for path in files:
             path.chmod(0o600)
     assert contents(work / ".locus").keys() == before.keys()
     assert events(work) == []
-    assert told.returncode == 1 and "cannot be written" in told.stdout
+    assert output.returncode == 1 and "cannot be written" in output.stdout
 
     agent.prompt("Go")
     agent.stop()
@@ -118,13 +118,13 @@ def test_a_permission_that_goes_while_hooks_run(tmp_path: Path) -> None:
     environment = {**os.environ, "LOCUS_NO_MAINTENANCE": "1"}
     for number in range(10):
         (work / f"f{number}.txt").write_text(str(number) * 1000)
-        said = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id=f"p{number}")
+        reported = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id=f"p{number}")
         process = subprocess.Popen(
             [*words, *HOOK, "claude-code"],
             cwd=work, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdin is not None
-        process.stdin.write(json.dumps(said).encode())
+        process.stdin.write(json.dumps(reported).encode())
         process.stdin.close()
         process.stdin = None
         time.sleep(number * 0.012)
@@ -163,8 +163,8 @@ def test_hooks_are_installed_below_a_store_of_another_user(public: Path) -> None
 
     assert done.returncode == 0, done.stderr
     assert (below / ".claude/settings.local.json").exists()
-    (said,) = (line for line in done.stderr.splitlines() if "record nothing here" in line)
-    assert "another user" in said
+    (reported,) = (line for line in done.stderr.splitlines() if "record nothing here" in line)
+    assert "another user" in reported
 
 
 @pytest.mark.parametrize("named", [False, True])

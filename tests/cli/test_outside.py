@@ -22,9 +22,9 @@ def work(shop: Path) -> Path:
 
 
 def write_of(path: Path, content: str, original: "str | None") -> tuple[str, dict[str, Any], str, Any]:
-    told = {"type": "create" if original is None else "update", "filePath": str(path), "content": content}
+    payload = {"type": "create" if original is None else "update", "filePath": str(path), "content": content}
     args = {"file_path": str(path), "content": content}
-    return "Write", args, "Written", {**told, "originalFile": original, "structuredPatch": []}
+    return "Write", args, "Written", {**payload, "originalFile": original, "structuredPatch": []}
 
 
 def edit_of(path: Path, old: str, new: str) -> tuple[str, dict[str, Any], str, Any]:
@@ -36,8 +36,8 @@ def edit_of(path: Path, old: str, new: str) -> tuple[str, dict[str, Any], str, A
 def transcript(work: Path, *calls: tuple[str, dict[str, Any], str, Any], name: str = "one") -> Path:
     teller = Teller(f"0b5f3c1e-0000-4000-8000-{name:>012}", name=name, cwd=str(work))
     lines = [teller.user("push it", promptId=f"prompt-{name}")]
-    for number, (tool, args, shown, told) in enumerate(calls):
-        lines += teller.call(f"msg-{name}-{number}", f"tool-{name}-{number}", tool, args, shown, told)
+    for number, (tool, args, shown, item) in enumerate(calls):
+        lines += teller.call(f"msg-{name}-{number}", f"tool-{name}-{number}", tool, args, shown, item)
     path = work.parent / f"{name}.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
@@ -137,10 +137,10 @@ def test_what_leaves_names_no_directory(work: Path, locus: Locus, tmp_path: Path
     assert locus("import", "claude-code", path).code == 0
 
     assert locus("export", "jsonl", "--to", tmp_path / "all.jsonl").code == 0
-    told = [line for line in (tmp_path / "all.jsonl").read_text().splitlines() if '"event_type"' in line]
-    files = [one for one in told if '"file"' in one or '"mismatch"' in one]
+    listed = [line for line in (tmp_path / "all.jsonl").read_text().splitlines() if '"event_type"' in line]
+    files = [one for one in listed if '"file"' in one or '"mismatch"' in one]
     assert any("root:" in one for one in files)
-    own = [one for one in map(json.loads, told) if one.get("event_type") in ("file", "mismatch")]
+    own = [one for one in map(json.loads, listed) if one.get("event_type") in ("file", "mismatch")]
     assert len(own) == 4 and str(file.parent) not in json.dumps(own)
     traced = locus("export", "agent-trace", "--to", tmp_path / "trace.jsonl")
     assert "push.go" not in (tmp_path / "trace.jsonl").read_text()
@@ -194,13 +194,13 @@ def goes_on(path: Path, cwd: str, calls: list[tuple[str, dict[str, Any], str, An
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     turn = next(one["promptId"] for one in lines if "promptId" in one)
     shared = {"sessionId": lines[0]["sessionId"], "promptId": turn, "isSidechain": False, "cwd": cwd}
-    for number, (tool, args, shown, told) in enumerate(calls):
+    for number, (tool, args, shown, item) in enumerate(calls):
         call = {"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": args}
         result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": shown}
         answer = {"role": "assistant", "content": [call]}
         lines.append({**shared, "type": "assistant", "uuid": f"a{number}", "message": answer})
         back = {"role": "user", "content": [result]}
-        lines.append({**shared, "type": "user", "uuid": f"r{number}", "toolUseResult": told, "message": back})
+        lines.append({**shared, "type": "user", "uuid": f"r{number}", "toolUseResult": item, "message": back})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

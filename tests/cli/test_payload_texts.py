@@ -83,13 +83,13 @@ def test_what_a_tool_writes_and_reads_is_a_reference(work: Path) -> None:
 def test_an_import_refers_to_texts_as_hooks_do(work: Path, locus: Locus) -> None:
     """S1-39, I8: of imported calls no event holds a file's text; what a second session of the same ids says
     is compared by hashes, so that a copy in a log with the texts inline is known again."""
-    told = {"type": "text", "file": {"filePath": f"{work}/a.py", "content": SMALL[:-1], "startLine": 1}}
+    payload = {"type": "text", "file": {"filePath": f"{work}/a.py", "content": SMALL[:-1], "startLine": 1}}
     teller = Teller(cwd=str(work))
     lines = [
         teller.user("Write it"),
         *teller.call("m1", "toolu_01", "Write", {"file_path": f"{work}/a.py", "content": SMALL}, "Done.",
                      {"type": "create", "filePath": f"{work}/a.py", "content": SMALL}),
-        *teller.call("m2", "toolu_02", "Read", {"file_path": f"{work}/a.py"}, "1\tkey", told),
+        *teller.call("m2", "toolu_02", "Read", {"file_path": f"{work}/a.py"}, "1\tkey", payload),
     ]  # fmt: skip
     given = write(work.parent / "one.jsonl", lines)
     locus("import", "claude-code", given)
@@ -101,10 +101,10 @@ def test_an_import_refers_to_texts_as_hooks_do(work: Path, locus: Locus) -> None
     assert locus("import", "claude-code", given, "--json").code == 0
     assert len(events(work, "action")) == 2
 
-    said = {"args": {"file_path": "a", "content": SMALL}, "result": {"lines": [1, LARGER]}}
-    moved = move({"event_type": "action", "payload": said}, void, suspect=False, has=lambda _: True)
-    assert moved["payload"] != said
-    assert with_hashes(dict(moved["payload"])) == with_hashes(said)  # type: ignore[call-overload]
+    payload = {"args": {"file_path": "a", "content": SMALL}, "result": {"lines": [1, LARGER]}}
+    moved = move({"event_type": "action", "payload": payload}, void, suspect=False, has=lambda _: True)
+    assert moved["payload"] != payload
+    assert with_hashes(dict(moved["payload"])) == with_hashes(payload)  # type: ignore[call-overload]
 
 
 def test_readers_give_the_texts(work: Path, locus: Locus) -> None:

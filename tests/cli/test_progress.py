@@ -31,7 +31,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def said(monkeypatch: pytest.MonkeyPatch, err: io.StringIO, ends_s: float, *counts: int) -> str:
+def printed(monkeypatch: pytest.MonkeyPatch, err: io.StringIO, ends_s: float, *counts: int) -> str:
     """What work of that many seconds says to `err`."""
     monkeypatch.setattr(sys, "stderr", err)
     clock = Clock(ends_s)
@@ -44,22 +44,22 @@ def said(monkeypatch: pytest.MonkeyPatch, err: io.StringIO, ends_s: float, *coun
 
 def test_long_work_without_a_terminal_says_a_line_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of a job shows that it goes on, how far it is, and nothing that moves a cursor."""
-    assert said(monkeypatch, io.StringIO(), 100, 120, 400).splitlines() == [
+    assert printed(monkeypatch, io.StringIO(), 100, 120, 400).splitlines() == [
         "recording commits: 120 of 400 (30 %), 70 s left",
         "recording commits: 120 of 400 (30 %), 140 s left",
         "recording commits: 120 of 400 (30 %), 210 s left",
     ]
-    assert said(monkeypatch, io.StringIO(), 45).splitlines() == ["recording commits: 30 s"]
+    assert printed(monkeypatch, io.StringIO(), 45).splitlines() == ["recording commits: 30 s"]
 
 
 def test_short_work_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither below half a minute in a log, nor below a second on a terminal."""
-    assert said(monkeypatch, io.StringIO(), 29) == ""
-    assert said(monkeypatch, Terminal(), 0.9) == ""
+    assert printed(monkeypatch, io.StringIO(), 29) == ""
+    assert printed(monkeypatch, Terminal(), 0.9) == ""
 
 
 def test_a_terminal_has_one_line_that_is_gone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written over again, and no line of it stays."""
-    text = said(monkeypatch, Terminal(), 1.5, 1, 4)
+    text = printed(monkeypatch, Terminal(), 1.5, 1, 4)
     assert "\n" not in text and text.endswith("\r\x1b[K")
     assert text.startswith("\rrecording commits: 1 of 4 (25 %), 3 s left")

@@ -55,9 +55,9 @@ def _action(tool: str, success: bool, at: str) -> dict[str, object]:
 def ask(locus: Locus, store: Path, *arguments: str) -> Any:
     ended = locus("--store", store, *arguments, "--json")
     assert ended.code == 0, ended.err
-    said = json.loads(ended.text)
-    assert said["version"] == 1
-    return said
+    answer = json.loads(ended.text)
+    assert answer["version"] == 1
+    return answer
 
 
 def test_n_is_the_limit_as_everywhere(spoken: Path, locus: Locus) -> None:
@@ -73,8 +73,8 @@ def test_search_shows_places_and_how_to_go_on(spoken: Path, locus: Locus) -> Non
 
     assert ended.code == 0
     assert "def «fastTokenizer»(): pass" in ended.text
-    said = next(line.strip() for line in ended.text.splitlines() if "locus cat " in line)
-    show, replay = said.split(" · ")
+    reported = next(line.strip() for line in ended.text.splitlines() if "locus cat " in line)
+    show, replay = reported.split(" · ")
     shown = locus("--store", spoken, *show.split()[1:])
     assert replay.startswith("locus replay ") and replay.endswith("_001 --to DIR")
     assert shown.out == b"def fastTokenizer(): pass\n"
@@ -83,19 +83,19 @@ def test_search_shows_places_and_how_to_go_on(spoken: Path, locus: Locus) -> Non
 
 def test_what_a_leading_minus_does_is_reported_when_nothing_fits(spoken: Path, locus: Locus) -> None:
     """P8: `-k` of a command line leaves out; the advice is a search that finds it."""
-    said = locus("--store", spoken, "search", "pytest", "-k", "parser").err
-    assert said.startswith("Nothing fits.\n") and "leading minus excludes" in said
-    advised = shlex.split(said.rpartition("To search for it: ")[2])
+    output = locus("--store", spoken, "search", "pytest", "-k", "parser").err
+    assert output.startswith("Nothing fits.\n") and "leading minus excludes" in output
+    advised = shlex.split(output.rpartition("To search for it: ")[2])
     assert "«pytest -k parser»" in locus("--store", spoken, *advised[1:]).text
     assert "minus" not in locus("--store", spoken, "search", "kubernetes").err
 
 
 def test_search_as_json(spoken: Path, locus: Locus) -> None:
     """P8: hits with ids, marks and the next command."""
-    said = ask(locus, spoken, "search", "rewrite", "token*", "--type", "decision")
-    (hit,) = said["hits"]
+    reported = ask(locus, spoken, "search", "rewrite", "token*", "--type", "decision")
+    (hit,) = reported["hits"]
 
-    assert (said["not_indexed"], said["more"], hit["event_type"]) == (0, False, "decision")
+    assert (reported["not_indexed"], reported["more"], hit["event_type"]) == (0, False, "decision")
     assert [hit["snippet"][a:b] for a, b in hit["marks"]] == ["Rewrite", "tokenizer"]
     assert locus("--store", spoken, *hit["next"].split()[1:]).code == 0
 
@@ -141,10 +141,10 @@ def test_decisions_with_their_reasons(spoken: Path, locus: Locus) -> None:
 
 def test_errors_are_open_or_resolved(spoken: Path, locus: Locus) -> None:
     """S1-56, P7: stated by the log, seen in what worked later, else open; with the time it took."""
-    said = ask(locus, spoken, "errors")
-    by_type = {row["error_type"]: row for row in said["errors"]}
+    reported = ask(locus, spoken, "errors")
+    by_type = {row["error_type"]: row for row in reported["errors"]}
 
-    assert said["summary"]["open"] == 1 and said["summary"]["resolved"] == 2
+    assert reported["summary"]["open"] == 1 and reported["summary"]["resolved"] == 2
     assert {kind: row["resolved"] for kind, row in by_type.items()} == {
         "Timeout": "seen", "TypeError": None, "NameError": "told",
     }  # fmt: skip

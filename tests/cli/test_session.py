@@ -218,9 +218,9 @@ def test_a_session_says_what_it_is_about(empty: Path, locus: Locus) -> None:
     )
     sid = session_id(started)
     assert f"Began sess-{sid}, a session of person." in started.err
-    (said,) = listed(locus)
+    (reported,) = listed(locus)
 
-    assert (said["id"], said["focus"], said["scope"], said["description"]) == (
+    assert (reported["id"], reported["focus"], reported["scope"], reported["description"]) == (
         f"sess-{sid}",
         "auth",
         ["src/", "b"],
@@ -241,8 +241,8 @@ def test_sessions_that_ended_are_not_listed(empty: Path, locus: Locus) -> None:
     ended = locus("session", "end", "--agent", "two")
 
     assert ended.code == 0 and "make-coffee" in ended.text
-    assert [said["focus"] for said in listed(locus)] == ["Make tea"]
-    assert {said["focus"] for said in listed(locus, "--all")} == {"Make tea", "Make coffee"}
+    assert [item["focus"] for item in listed(locus)] == ["Make tea"]
+    assert {item["focus"] for item in listed(locus, "--all")} == {"Make tea", "Make coffee"}
 
 
 def test_every_session_command_ends_what_is_stale(empty: Path, locus: Locus) -> None:
@@ -310,8 +310,8 @@ def test_the_next_session_is_briefed(empty: Path, locus: Locus) -> None:
     assert f'[sess-{sid}] person: "auth" (src/) — started 0m ago\n' in shown.text
     assert (document["text"], document["scoped_by"]) == (shown.text, f"sess-{sid}")
     assert 0 < document["tokens"] <= document["budget"] == 1000
-    said = locus("briefing", "--focus", "the parser", "--scope", "lib", "--agent", "nobody")
-    assert "Briefing scoped to: the parser [lib]\n" in said.text
+    output = locus("briefing", "--focus", "the parser", "--scope", "lib", "--agent", "nobody")
+    assert "Briefing scoped to: the parser [lib]\n" in output.text
     nothing = locus("briefing", "--budget", "0")
     assert (nothing.code, nothing.text) == (0, "") and "Nothing fits into 0 tokens." in nothing.err
     assert locus("briefing", "--scope", "${PWD}").code == 2

@@ -271,12 +271,12 @@ def test_hooks_show_and_doctor_know_the_line(
     told(f"status  not ours; {again} sets it", "no status line of ours")
     assert locus("hooks", "install", "--agent", "claude-code", "--statusline").code == 0
     settings = work / ".claude" / "settings.local.json"
-    said = json.loads(settings.read_text())
-    told(f"status  {said['statusLine']['command']}", "its status line in")
+    answer = json.loads(settings.read_text())
+    told(f"status  {answer['statusLine']['command']}", "its status line in")
 
-    said["statusLine"]["command"] = "/gone/locus statusline"
-    settings.write_text(json.dumps(said))
+    answer["statusLine"]["command"] = "/gone/locus statusline"
+    settings.write_text(json.dumps(answer))
     told("gone    /gone/locus", "stays empty: /gone/locus is not there")
-    del said["statusLine"]
-    settings.write_text(json.dumps(said))
+    del answer["statusLine"]
+    settings.write_text(json.dumps(answer))
     told(f"status  ours is gone; {again} sets it", "had our status line")

@@ -113,10 +113,10 @@ def test_the_command_merges_all_and_says_what_came_of_it(store: Store) -> None:
     assert list(store.events())[:3] == before
 
     os.utime(store.layout.manifest(4), (1, 1))
-    told = json.loads(run(store, "--json").out)
+    answer = json.loads(run(store, "--json").out)
 
-    assert told["version"] == 1
-    assert (told["compact"]["merged"], len(told["compact"]["removed"]), told["compact"]["waiting"]) == (
+    assert answer["version"] == 1
+    assert (answer["compact"]["merged"], len(answer["compact"]["removed"]), answer["compact"]["waiting"]) == (
         0,
         3,
         0,

@@ -44,8 +44,8 @@ def gc(locus: Locus, *options: str) -> dict[str, Any]:
 def test_a_dry_run_shows_what_goes_and_its_token_carries_it_out(root: Path, locus: Locus) -> None:
     """I29, P8, S1-46: gc shows packs, bytes and the sessions that are lost; its plan is carried out once."""
     assert "Nothing would be removed" in locus("store", "gc", "--yes").err
-    said = locus("store", "archive", B[:4], "--reason", "merged long ago")
-    assert (said.code, "Released: bbbbbbbb" in said.err) == (0, True)
+    output = locus("store", "archive", B[:4], "--reason", "merged long ago")
+    assert (output.code, "Released: bbbbbbbb" in output.err) == (0, True)
     plan = gc(locus, "--dry-run")
     assert [lost["session_id"] for lost in plan["lost"]] == [B]
     assert plan["done"] is None and plan["bytes"] == sum(share["bytes"] for share in plan["dead"])
@@ -180,10 +180,10 @@ def test_a_store_beyond_its_budget_shrinks_by_itself(tmp_path: Path, by: str) ->
     else:
         work = tmp_path / "work"
         work.mkdir()
-    told = {}
+    payload = {}
     with Store.init(work / ".locus", project_name="sample", force=True) as store:
         for number in range(6):
-            told[number] = record(store, f"session{number}", size=150_000, noise=True)
+            payload[number] = record(store, f"session{number}", size=150_000, noise=True)
         size = pack_bytes(store)
     (work / ".locus/config.toml").write_text(f"[retention]\nmax_bytes = {size // 2}\n")
 
@@ -218,7 +218,7 @@ def test_a_store_beyond_its_budget_shrinks_by_itself(tmp_path: Path, by: str) ->
         gone = [event["title"] for event in store.events(event_types=("retention",))]
         assert gone == [f"session{number}" for number in range(len(gone))] and 2 <= len(gone) <= 4
         for number in range(len(gone), 6):
-            for turn, files in told[number].items():
+            for turn, files in payload[number].items():
                 assert replayed(store, turn, tmp_path / "to" / turn) == files
         assert [finding for finding in store.verify("deep") if finding.damage] == []
         works = {event["operation"] for event in store.events(event_types=("maintenance",))}

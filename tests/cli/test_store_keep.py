@@ -38,8 +38,8 @@ def test_a_backup_is_read_with_the_store_option(root: Path, tmp_path: Path, locu
     """P8: `store backup DEST` says what it did; the copy answers as the store; 3 refused, 12 damaged."""
     done = locus("store", "backup", tmp_path / "copy", "--json")
     assert (done.code, json.loads(done.out)["backup"]["next_position"]) == (0, 6)
-    said = [locus("--store", at, "log", "--json").out for at in (root, tmp_path / "copy")]
-    assert said[0] == said[1] != b""
+    listed = [locus("--store", at, "log", "--json").out for at in (root, tmp_path / "copy")]
+    assert listed[0] == listed[1] != b""
     assert "up to position 6" in locus("store", "backup", tmp_path / "copy").err
     refused = locus("store", "backup", root / "copy")
     assert (refused.code, refused.err.count("\n")) == (3, 1)

@@ -24,7 +24,7 @@ from eventlog.log.journal_reading import end_of_journal
 from eventlog.store import Store
 from tests.blobs.support import as_process
 from tests.cli.support import Locus, Recorded, git, locus_process
-from tests.cli.test_bad_input import told
+from tests.cli.test_bad_input import is_refused
 
 NOTE: Event = {"event_type": "note"}
 RUN = "import sys; from locus_cli.main import main; main(sys.argv[1:])"
@@ -345,8 +345,8 @@ def test_two_histories_in_one_store_are_reported(copied: Recorded, tmp_path: Pat
     shutil.copy(newest, copied.store / "log/manifest" / newest.name)
 
     with Store.open(copied.store) as store:
-        said = [finding.what for finding in store.verify("quick")]
-    assert any("two histories were mixed" in what for what in said)
+        listed = [finding.what for finding in store.verify("quick")]
+    assert any("two histories were mixed" in what for what in listed)
 
 
 def test_a_copy_made_during_appends_is_a_prefix_or_says_what_is_missing(tmp_path: Path) -> None:
@@ -396,11 +396,11 @@ def test_a_store_moved_to_a_shared_file_system_is_read_and_not_written(
     monkeypatch.setattr(store_location, "SHARED_FILE_SYSTEMS", frozenset([kind]))
 
     assert locus("log").code == 0
-    assert told(locus("store", "seal"), 3, str(kind), "Move the store")
+    assert is_refused(locus("store", "seal"), 3, str(kind), "Move the store")
     with Store.open(copied.store) as store, pytest.raises(Refused, match="nothing was written"):
         store.append([NOTE])
     (tmp_path / "new").mkdir()
-    assert told(locus("init", tmp_path / "new"), 3, "--force")
+    assert is_refused(locus("init", tmp_path / "new"), 3, "--force")
     assert locus("init", "--force", tmp_path / "new").code == 0
     with Store.open(tmp_path / "new/.locus") as store:
         assert store.append([NOTE]) == range(1)
@@ -464,9 +464,9 @@ def test_a_locus_that_is_no_directory_is_reported(
         path.symlink_to(tmp_path / "nowhere")
     monkeypatch.chdir(tmp_path)
 
-    assert told(locus("init"), 3, str(path), "Move it away")
-    assert told(locus("log"), 10, "locus init")
-    assert told(locus("--store", path, "log"), 10, str(path))
+    assert is_refused(locus("init"), 3, str(path), "Move it away")
+    assert is_refused(locus("log"), 10, "locus init")
+    assert is_refused(locus("--store", path, "log"), 10, str(path))
     assert path.read_text() == "mine" if kind == "file" else path.is_symlink()
 
 
@@ -477,7 +477,7 @@ def test_a_log_that_lost_its_store_file_gets_no_other(copied: Recorded, locus: L
     content = store_file.read_bytes()
     store_file.unlink()
 
-    assert told(locus("init"), 3, "STORE is gone", "backup")
+    assert is_refused(locus("init"), 3, "STORE is gone", "backup")
     assert not store_file.exists()
     store_file.write_bytes(content)
     assert is_sound(copied.store)
@@ -502,7 +502,7 @@ def test_somebody_elses_store_is_not_used_unasked(copied: Recorded, locus: Locus
     """P5: a store of another user in a directory above is refused with exit 3, unless it is named."""
     os.chown(copied.store / "STORE", 12345, -1)
 
-    assert told(locus("log"), 3, "another user", "--store")
+    assert is_refused(locus("log"), 3, "another user", "--store")
     assert locus("--store", copied.store, "log").code == 0
 
 
@@ -512,7 +512,7 @@ def test_a_name_that_is_too_long_is_reported(command: str, recorded: Recorded, l
     long, deep = "x" * 300, "/".join(["y" * 200] * 25)
     ended = locus(*command.replace("LONG", long).replace("DEEP", deep).split())
 
-    assert told(ended, 1, "x" * 300 if "LONG" in command else "y" * 200)
+    assert is_refused(ended, 1, "x" * 300 if "LONG" in command else "y" * 200)
     assert "xxx" not in " ".join(os.listdir("."))
 
 

@@ -87,8 +87,8 @@ def test_a_tool_that_begins_after_the_end_of_its_turn_resumes_it(name: str, work
     assert end_of(work, client) == ("running", ["."])
     client.stop()
     assert end_of(work, client) == ("exact", [])
-    told = [(e["operation"], e["status"]) for e in events(work, "turn")]
-    assert told == [("start", "active"), ("end", "completed"), ("resume", "active"), ("end", "completed")]
+    listed = [(e["operation"], e["status"]) for e in events(work, "turn")]
+    assert listed == [("start", "active"), ("end", "completed"), ("resume", "active"), ("end", "completed")]
     assert {e["turn"] for e in events(work, "file")} == {1}
     assert notes(work) == ""
 
@@ -184,8 +184,12 @@ def test_the_end_of_a_session_is_not_the_end_of_its_turn(name: str, work: Path, 
     client.say("finish", reason="exit")
     assert end_of(work, client) == ("unfinished", ["by_hand.txt"])
     (end,) = [e for e in events(work, "turn") if e["operation"] == "end"]
-    said = end["payload"]
-    assert (end["status"], said["reason"], said["closed_by"]) == ("interrupted", "session ended", "hook")
+    reported = end["payload"]
+    assert (end["status"], reported["reason"], reported["closed_by"]) == (
+        "interrupted",
+        "session ended",
+        "hook",
+    )
     mine = [e["event_type"] for e in events(work) if e["agent_session_id"] == client.session]
     assert mine[-3:] == ["snapshot", "turn", "session"]
     assert activity.open_turns(Layout(str(work / ".locus"))) == []
@@ -253,9 +257,9 @@ def test_a_turn_without_any_tree_says_how_it_is(
         ("restore", turn, "--dry-run"),
         ("diff", turn),
     ):
-        said = locus(*verb)
-        assert said.code == 4, (verb, said)
-        assert "running: the turn is still running" in said.err and "locus log" in said.err
+        output = locus(*verb)
+        assert output.code == 4, (verb, output)
+        assert "running: the turn is still running" in output.err and "locus log" in output.err
     error = json.loads(locus("replay", turn, "--to", work.parent / "out", "--json").err)["error"]
     assert (error["kind"], error["exit_code"]) == ("NoTree", 4)
     assert json.loads(locus("timeline", turn, "--json").out)["certainty"]["end"]["state"] == "running"

@@ -78,17 +78,22 @@ def test_commands_refuse_and_hooks_stay_silent(copied: Recorded, locus: Locus, t
     (copied.store / "tmp").symlink_to(elsewhere)
     before = sorted(copied.store.rglob("*")), sorted(elsewhere.rglob("*"))
     refused(locus, "tmp is a link")
-    told = locus("doctor")
-    said = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": "Go", "cwd": str(copied.root)}
+    output = locus("doctor")
+    payload = {
+        "session_id": "s",
+        "hook_event_name": "UserPromptSubmit",
+        "prompt": "Go",
+        "cwd": str(copied.root),
+    }
     hook = subprocess.run(
         [*HOOK, "claude-code"],
-        input=json.dumps(said).encode(),
+        input=json.dumps(payload).encode(),
         capture_output=True,
         cwd=copied.root,
         timeout=60,
     )
 
-    assert told.code == 1 and b"tmp is a link" in told.out
+    assert output.code == 1 and b"tmp is a link" in output.out
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"")
     assert (sorted(copied.store.rglob("*")), sorted(elsewhere.rglob("*"))) == before
 
@@ -110,9 +115,9 @@ def test_nothing_is_written_through_a_link(where: str, tmp_path: Path) -> None:
         (root / where).unlink(missing_ok=True)
     (root / where).symlink_to(victim)
     for name, more in (("SessionStart", {}), ("UserPromptSubmit", {"prompt": "Go"}), ("Stop", {})):
-        said = {"session_id": "s", "hook_event_name": name, "cwd": str(project), **more}
+        payload = {"session_id": "s", "hook_event_name": name, "cwd": str(project), **more}
         subprocess.run(
-            [*HOOK, "claude-code"], input=json.dumps(said).encode(), check=True, cwd=project, timeout=60
+            [*HOOK, "claude-code"], input=json.dumps(payload).encode(), check=True, cwd=project, timeout=60
         )
     subprocess.run([sys.executable, "-m", "locus_cli", "log"], cwd=project, capture_output=True, timeout=60)
 
@@ -128,8 +133,8 @@ def test_a_journal_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
     journal.rename(victim)
     journal.symlink_to(victim)
     before = victim.read_bytes()
-    said = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": "Go", "cwd": str(tmp_path)}
-    data = json.dumps(said).encode()
+    payload = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": "Go", "cwd": str(tmp_path)}
+    data = json.dumps(payload).encode()
     hook = subprocess.run([*HOOK, "claude-code"], input=data, capture_output=True, cwd=tmp_path, timeout=60)
     ended = subprocess.run(
         [sys.executable, "-m", "locus_cli", "log"], cwd=tmp_path, capture_output=True, timeout=60

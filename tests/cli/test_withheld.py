@@ -142,8 +142,8 @@ def test_what_is_withheld_is_a_fold_of_the_log(recorded: Path) -> None:
         assert next(iter(store.events(position)))["path"] == "b.txt"
         store.seal()
         assert store.withheld() == {HASH, other}
-        said = list(store.events(event_types=["withheld"]))
-        assert [(e["title"], e["payload"]["kinds"]) for e in said] == [  # type: ignore[index]
+        reported = list(store.events(event_types=["withheld"]))
+        assert [(e["title"], e["payload"]["kinds"]) for e in reported] == [  # type: ignore[index]
             (HASH, ["github-token"]),
             (other, ["github-token"]),
         ]
@@ -192,11 +192,11 @@ def test_a_hook_ends_its_scan_for_erased_texts_in_time(
         erased_rules.add(store.fs, store.layout, [erased_rules.text_rule(b"tulipFox81zebra-Q7", bytes(32))])
     (work / "large.txt").write_bytes(b"large\n" * 300_000)
     (work / "small.txt").write_bytes(b"small\n")
-    said = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "hook_event_name": "PostToolUse"}
-    said |= {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
-    said["tool_response"] = {"stdout": "output\n" * 300_000}
+    payload = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "hook_event_name": "PostToolUse"}
+    payload |= {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
+    payload["tool_response"] = {"stdout": "output\n" * 300_000}
     monkeypatch.setattr(record, "_SCAN_S", -1e9)
-    call = agents.interpret("claude-code", said)
+    call = agents.interpret("claude-code", payload)
     monkeypatch.setattr(maintainer, "step_back", lambda: None)
     record.record(
         REAL, str(work / ".locus"), call, {"LOCUS_HOOK_PATIENCE": "20"}, print, started_s=time.monotonic(),
@@ -204,11 +204,11 @@ def test_a_hook_ends_its_scan_for_erased_texts_in_time(
     )  # fmt: skip
     contents.main([str(work / ".locus")])
     with Store.open(work / ".locus") as store:
-        told = {e["title"]: e["payload"]["kinds"] for e in store.events(event_types=["withheld"])}  # type: ignore[index]
+        payload = {e["title"]: e["payload"]["kinds"] for e in store.events(event_types=["withheld"])}  # type: ignore[index]
         assert store.blobs.locations([blob_id(b"large\n" * 300_000)])
-    assert told.pop(HASH) == ["github-token"]
-    assert list(told.values()) == [["not_looked_through"]]
-    assert to_text(blob_id(b"large\n" * 300_000)) not in told
+    assert payload.pop(HASH) == ["github-token"]
+    assert list(payload.values()) == [["not_looked_through"]]
+    assert to_text(blob_id(b"large\n" * 300_000)) not in payload
 
 
 def test_what_was_not_scanned_is_not_called_a_secret(work: Path, locus: Locus) -> None:
@@ -227,10 +227,10 @@ def test_what_was_not_scanned_is_not_called_a_secret(work: Path, locus: Locus) -
         name = str(event["event_id"])
         assert "not looked through for secrets in time" in "".join(read.show(store, name))
     why = "was not looked through for secrets in time"
-    said = [locus("cat", str(event["after_hash"])), locus("diff", "last"), locus("show", name)]
+    listed = [locus("cat", str(event["after_hash"])), locus("diff", "last"), locus("show", name)]
 
-    assert [one.code for one in said] == [3, 4, 0]
-    assert all(why in one.err + one.text and "holds a secret" not in one.err + one.text for one in said)
+    assert [one.code for one in listed] == [3, 4, 0]
+    assert all(why in one.err + one.text and "holds a secret" not in one.err + one.text for one in listed)
     assert locus("cat", str(event["after_hash"]), "--show-withheld").code == 0
     doctor = locus("doctor").text
     assert "1 content withheld because hooks had no time" in doctor and "max_file_bytes" in doctor

@@ -48,11 +48,16 @@ def test_every_call_is_counted_once(store: Store) -> None:
         action(None),
         action("t4", payload={"capture": {"state": "busy"}}),
     ])  # fmt: skip
-    said = completeness(store, SESSION)
+    reported = completeness(store, SESSION)
 
-    assert (said.tool_calls, said.captured, said.without_outcome, said.partial) == (5, 4, ("t2",), 2)
-    assert (said.ended, said.skipped, said.is_complete) == (False, None, False)
-    assert str(said) == ("captured 4 of 5 tool calls, 2 captures partial, files unknown: no snapshot")
+    assert (reported.tool_calls, reported.captured, reported.without_outcome, reported.partial) == (
+        5,
+        4,
+        ("t2",),
+        2,
+    )
+    assert (reported.ended, reported.skipped, reported.is_complete) == (False, None, False)
+    assert str(reported) == ("captured 4 of 5 tool calls, 2 captures partial, files unknown: no snapshot")
 
 
 def test_calls_of_a_batch_and_of_raw_hooks_count(store: Store) -> None:
@@ -65,9 +70,14 @@ def test_calls_of_a_batch_and_of_raw_hooks_count(store: Store) -> None:
         event("hook", operation="PostToolUse", tool_use_id="t4"),
         event("session", operation="end"),
     ])  # fmt: skip
-    said = completeness(store, SESSION)
+    reported = completeness(store, SESSION)
 
-    assert (said.tool_calls, said.captured, said.without_outcome, said.ended) == (4, 3, ("t3",), True)
+    assert (reported.tool_calls, reported.captured, reported.without_outcome, reported.ended) == (
+        4,
+        3,
+        ("t3",),
+        True,
+    )
 
 
 def test_the_last_snapshot_says_what_was_skipped(store: Store) -> None:
@@ -81,14 +91,14 @@ def test_the_last_snapshot_says_what_was_skipped(store: Store) -> None:
         store.append([
             event("snapshot", operation="turn_end", tree_hash=to_text(root), payload={"hook_us": 1}),
         ])  # fmt: skip
-        said = completeness(store, SESSION)
+        reported = completeness(store, SESSION)
         whole = writer.put_tree([(b"a", FILE, data, 1)])
         writer.flush()
         append_as_before(store, [event("snapshot", operation="turn_end", tree_hash=to_text(whole))])
 
     reason = "larger than 1 GB"
-    assert said.skipped == (Skipped("out/big.bin", reason), Skipped("z", reason))
-    assert str(said) == (
+    assert reported.skipped == (Skipped("out/big.bin", reason), Skipped("z", reason))
+    assert str(reported) == (
         "captured 0 of 0 tool calls, 2 files skipped: out/big.bin (larger than 1 GB), z (larger than 1 GB)"
     )
     after = completeness(store, SESSION)
@@ -100,9 +110,14 @@ def test_what_nobody_reported_is_unknown(store: Store) -> None:
     recorder = Recorder(store, agent="script")
     turn = recorder.start_turn("Hello")
     [(session_id,)] = store.query("select session_id from sessions").rows
-    said = completeness(store, session_id)
-    assert (said.tool_calls, said.captured, said.partial, said.skipped) == (None, None, None, None)
-    assert str(said) == "tool calls unknown, files unknown: no snapshot"
+    reported = completeness(store, session_id)
+    assert (reported.tool_calls, reported.captured, reported.partial, reported.skipped) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    assert str(reported) == "tool calls unknown, files unknown: no snapshot"
 
     turn.action("pytest", {}, {"exit": 0}, success=True)
     assert completeness(store, session_id).tool_calls == 1
@@ -130,13 +145,13 @@ def test_turns_without_known_files_are_named(store: Store) -> None:
     append_as_before(
         store, [event("snapshot", operation="tool", session_id="b1b2c3d4", tree_hash=tree["tree_hash"])]
     )
-    said = completeness(store, SESSION)
+    reported = completeness(store, SESSION)
 
-    assert [(one.turn, one.state) for one in said.unsure_turns] == [
+    assert [(one.turn, one.state) for one in reported.unsure_turns] == [
         (f"{SESSION}_002", "failed"), (f"{SESSION}_003", "unfinished")
     ]  # fmt: skip
-    assert all(one.why for one in said.unsure_turns) and not said.is_complete
-    assert "the files at the end of 2 turns unknown" in str(said)
+    assert all(one.why for one in reported.unsure_turns) and not reported.is_complete
+    assert "the files at the end of 2 turns unknown" in str(reported)
     assert completeness(store, "b1b2c3d4").unsure_turns == ()
 
 
@@ -167,9 +182,9 @@ def test_sealing_and_repetition_change_nothing(
             store.append([made[kind](id)])
             if i == sealed:
                 store.seal()
-        said = completeness(store, SESSION)
+        reported = completeness(store, SESSION)
 
     ids = {id for _, id in told}
     captured = {id for kind, id in told if kind in ("action", "batch")}
-    assert (said.tool_calls, said.captured) == (len(ids), len(captured))
-    assert set(said.without_outcome) == ids - captured
+    assert (reported.tool_calls, reported.captured) == (len(ids), len(captured))
+    assert set(reported.without_outcome) == ids - captured

@@ -243,7 +243,7 @@ def _configure_opencode(home: Home) -> dict[str, str]:
         "models": {"fake-model": {"name": "fake", "limit": limit}},
     }
     allowed = ("edit", "bash", "webfetch", "external_directory", "task", "doom_loop")
-    said = {
+    payload = {
         "$schema": "https://opencode.ai/config.json",  # it would write that in
         "model": "fake/fake-model",
         "small_model": "fake/fake-model",
@@ -252,7 +252,7 @@ def _configure_opencode(home: Home) -> dict[str, str]:
         "permission": dict.fromkeys(allowed, "allow"),
         "provider": {"fake": provider},
     }
-    (directory / "opencode.json").write_text(json.dumps(said))
+    (directory / "opencode.json").write_text(json.dumps(payload))
     return {
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",

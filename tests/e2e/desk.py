@@ -86,8 +86,8 @@ class Desk:
     def unsure(self, turn: TurnRef, name: str) -> Any:
         """What `locus replay` says of a turn whose end is not exact; it ends with 4."""
         target = self.scratch / f"unsure-{name}"
-        said = self.locus("replay", turn.context_id, "--to", str(target), "--json", code=4)
-        return json.loads(said)["certainty"]
+        output = self.locus("replay", turn.context_id, "--to", str(target), "--json", code=4)
+        return json.loads(output)["certainty"]
 
     def on_disk(self) -> Tree:
         """The project's files but for those that git ignores, as it does our settings and OpenCode's."""

@@ -268,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
         if step.status != 200:
             error = {"message": "the fake model refuses", "type": "invalid_request_error"}
             return self._json({"error": error}, step.status)
-        said = {
+        payload = {
             "type": "message", "id": self.model.new_id("msg"), "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": step.text, "annotations": []}],
         }  # fmt: skip
@@ -278,7 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
             "model": request.get("model"),
             "output": [],
         }
-        return self._stream(_openai_events(response, [said, *calls], usage), self.model.new_id("req"))
+        return self._stream(_openai_events(response, [payload, *calls], usage), self.model.new_id("req"))
 
     def _codex(self, call: Call, tools: dict[str, str]) -> Json:
         if call.kind == "mcp":
@@ -323,7 +323,7 @@ class _Handler(BaseHTTPRequestHandler):
             error = {"message": "the fake model refuses", "type": "invalid_request_error"}
             return self._json({"error": error}, step.status)
         base = {"id": response_id, "object": "chat.completion.chunk", "model": request.get("model")}
-        said = {"role": "assistant", "content": step.text, **({"tool_calls": calls} if calls else {})}
+        payload = {"role": "assistant", "content": step.text, **({"tool_calls": calls} if calls else {})}
         used = {
             "prompt_tokens": usage["input_tokens"],
             "prompt_tokens_details": {"cached_tokens": 500},
@@ -333,7 +333,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
         finish = "tool_calls" if calls else "stop"
         chunks = [
-            {**base, "choices": [{"index": 0, "delta": said, "finish_reason": None}]},
+            {**base, "choices": [{"index": 0, "delta": payload, "finish_reason": None}]},
             {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}], "usage": used},
         ]
         return self._stream(chunks, self.model.new_id("req"))
@@ -523,9 +523,9 @@ def _gemini_conversation(request: Json) -> tuple[list[tuple[int, str]], list[tup
     made = 0
     for place, content in enumerate(request.get("contents") or ()):
         parts = content.get("parts") or ()
-        said = " ".join(str(part["text"]) for part in parts if "text" in part)
-        if content.get("role") == "user" and _MARKER.search(said):
-            texts.append((place, said))
+        text = " ".join(str(part["text"]) for part in parts if "text" in part)
+        if content.get("role") == "user" and _MARKER.search(text):
+            texts.append((place, text))
             made = 0
         elif any("functionCall" in part for part in parts):
             calls.append((place, f"call_s{made}_0"))

@@ -89,8 +89,10 @@ def _session(desk: Desk) -> str:
 
 def _head(desk: Desk, name: str, calls: list[Json]) -> Json:
     """What the fixture is, and what was true at its end; taken from the client and the model, not from us."""
-    said = [call["payload"] for call in calls]
-    kinds = {e: [p for p in said if p["hook_event_name"] == e] for e in {p["hook_event_name"] for p in said}}
+    listed = [call["payload"] for call in calls]
+    kinds = {
+        e: [p for p in listed if p["hook_event_name"] == e] for e in {p["hook_event_name"] for p in listed}
+    }
     if desk.client.agent == "opencode":
         return _head_of_opencode(desk, name, kinds)
     prompts = [p["prompt"] for p in kinds["UserPromptSubmit"]]
@@ -98,10 +100,10 @@ def _head(desk: Desk, name: str, calls: list[Json]) -> Json:
         "agent": desk.client.agent,
         "version": desk.client.version,
         "journey": name,
-        "sessions": len({p["session_id"] for p in said}),
+        "sessions": len({p["session_id"] for p in listed}),
         "turns": len(prompts),
         "prompts": [prompt for prompt in prompts if not prompt.startswith("<task-notification>")],
-        "tool_calls": sorted(_ended_calls(said)),
+        "tool_calls": sorted(_ended_calls(listed)),
         "tool_calls_begun": sorted({p["tool_use_id"] for p in kinds["PreToolUse"]}),
         "tokens": sorted(_tokens(one.api, one.usage) for one in desk.served()),
     }

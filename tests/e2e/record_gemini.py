@@ -78,12 +78,12 @@ def _session(desk: Desk) -> str:
 
 def _head(desk: Desk, name: str, calls: list[Json]) -> Json:
     """What was true at the end; taken from the client and the model, not from us."""
-    said = [call["payload"] for call in calls]
+    listed = [call["payload"] for call in calls]
     return {
         "journey": name,
         "version": desk.client.version,
-        "sessions": len({one["session_id"] for one in said}),
-        "prompts": [one["prompt"] for one in said if one["hook_event_name"] == "BeforeAgent"],
+        "sessions": len({one["session_id"] for one in listed}),
+        "prompts": [one["prompt"] for one in listed if one["hook_event_name"] == "BeforeAgent"],
         "tool_calls": sum(len(one.calls) for one in desk.served()),
         "tokens": sorted([one.usage["input_tokens"], one.usage["output_tokens"]] for one in desk.served()),
     }

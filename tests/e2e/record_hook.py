@@ -16,10 +16,10 @@ _NOT_OURS = {".git", ".locus"}
 
 def main() -> None:
     lines, project = sys.argv[1:]
-    said = sys.stdin.buffer.read()
+    reported = sys.stdin.buffer.read()
     with open(lines, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        payload = json.loads(said)
+        payload = json.loads(reported)
         line = {"payload": payload, "tree": tree_of(Path(project)), "transcripts": _transcripts(payload)}
         file.write(json.dumps(line).encode() + b"\n")
 

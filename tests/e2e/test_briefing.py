@@ -58,8 +58,8 @@ def test_the_model_is_given_what_is_known_here(desk: Desk) -> None:
     lines = told.splitlines()
     assert lines[0].startswith("# Briefing: ") and lines[1] == NOTE
     [decision] = desk.events("decision")
-    [said] = [line for line in lines if "Boil the water" in line]
-    assert f"[{str(decision['event_id'])[:12]}]" in said and QUOTED in said
+    [listed] = [line for line in lines if "Boil the water" in line]
+    assert f"[{str(decision['event_id'])[:12]}]" in listed and QUOTED in listed
     assert ORDER not in told
     files = {str(event["path"]): str(event["event_id"])[:12] for event in desk.events("file")}
     assert [line for line in lines if files["kiosk.py"] in line and "unchanged" in line]

@@ -195,9 +195,9 @@ def test_installed_hooks_record_until_they_are_taken_out(client: Client, level: 
         assert bare.replayed(bare.turns()[-1]) == bare.on_disk()
         bare.locus("doctor")
         [(session,)] = bare.rows("select session_id from sessions")
-        said = json.loads(bare.locus("show", str(session), "--json"))["completeness"]
-        assert said["tool_calls"] == said["captured"] == 3
-        assert said["ended"] is True
+        answer = json.loads(bare.locus("show", str(session), "--json"))["completeness"]
+        assert answer["tool_calls"] == answer["captured"] == 3
+        assert answer["ended"] is True
 
         events = len(bare.events())
         bare.locus("hooks", "uninstall", f"--{level}", "--agent", "gemini-cli")

@@ -37,9 +37,9 @@ def test_installed_hooks_record_until_they_are_taken_out(bare: Desk, level: str)
     assert bare.replayed(bare.turns()[-1]) == bare.on_disk()
     bare.locus("doctor")
     [(session,)] = bare.rows("select session_id from sessions")
-    said = json.loads(bare.locus("show", str(session), "--json"))["completeness"]
-    assert said["tool_calls"] == said["captured"] > 0
-    assert said["skipped"] == [] and said["ended"] is True
+    answer = json.loads(bare.locus("show", str(session), "--json"))["completeness"]
+    assert answer["tool_calls"] == answer["captured"] > 0
+    assert answer["skipped"] == [] and answer["ended"] is True
 
     events = len(bare.events())
     bare.locus("hooks", "uninstall", f"--{level}", "--agent", bare.client.agent)

@@ -140,6 +140,6 @@ def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
 
     tools = inspect("--method", "tools/list")["tools"]
     assert isinstance(tools, list) and {tool["name"] for tool in tools} == TOOLS
-    said = inspect("--method", "tools/call", "--tool-name", "decisions", "--tool-arg", "words=boil")
-    assert RECORDED in json.dumps(said) and not said.get("isError")
+    reported = inspect("--method", "tools/call", "--tool-name", "decisions", "--tool-arg", "words=boil")
+    assert RECORDED in json.dumps(reported) and not reported.get("isError")
     assert "locus://turn/" in json.dumps(inspect("--method", "resources/list"))

@@ -80,12 +80,12 @@ def welcome(desk: Desk) -> None:
     """What agents ask a person once, answered before: whether to trust this directory, to use this key."""
     if desk.client.agent == "claude-code":
         path = desk.home.path / ".claude.json"
-        said = json.loads(path.read_text()) if path.exists() else {}
-        said |= {"hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True}
-        said["customApiKeyResponses"] = {"approved": ["none"], "rejected": []}
+        answer = json.loads(path.read_text()) if path.exists() else {}
+        answer |= {"hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True}
+        answer["customApiKeyResponses"] = {"approved": ["none"], "rejected": []}
         for project in (desk.project, desk.project / "lib"):
-            said.setdefault("projects", {}).setdefault(str(project), {})["hasTrustDialogAccepted"] = True
-        path.write_text(json.dumps(said))
+            answer.setdefault("projects", {}).setdefault(str(project), {})["hasTrustDialogAccepted"] = True
+        path.write_text(json.dumps(answer))
     if desk.client.agent == "codex":
         config = desk.home.path / ".codex/config.toml"
         config.write_text(config.read_text() + f'[projects."{desk.project}"]\ntrust_level = "trusted"\n')

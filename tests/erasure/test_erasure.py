@@ -345,7 +345,7 @@ def test_what_was_erased_is_not_recorded_again(tmp_path: Path) -> None:
         for number in (2, 3):  # the second by what the stat cache knows
             with store.blobs.writer() as writer:
                 tree = to_text(capture(writer, str(tmp_path / "work")).root)
-                said = {"tree_hash": tree, "blobs": [tree], "payload": {"x": f"={CANARY};"}}
+                fields = {"tree_hash": tree, "blobs": [tree], "payload": {"x": f"={CANARY};"}}
                 store.append(
                     [
                         event(
@@ -354,7 +354,7 @@ def test_what_was_erased_is_not_recorded_again(tmp_path: Path) -> None:
                             operation="turn_end",
                             session_id=SID,
                             turn=1,
-                            **said,
+                            **fields,
                         )
                     ]
                 )
@@ -410,8 +410,8 @@ def test_an_event_loses_its_texts_and_keeps_its_place(tmp_path: Path) -> None:
         erasure.erase(store, plan)
         after = list(store.events(0, 2))
         assert after[0] == before[0]
-        (told,) = [e for e in store.events(event_types=("erasure",)) if e["operation"] == "start"]
-        assert after[1]["payload"] == {"erased": payload_of(told)["erasure"]}
+        (listed,) = [e for e in store.events(event_types=("erasure",)) if e["operation"] == "start"]
+        assert after[1]["payload"] == {"erased": payload_of(listed)["erasure"]}
         assert (after[1]["tool"], after[1]["duration_ms"], after[1]["redacted"]) == (None, 7, True)
         assert after[1]["context_id"] == before[1]["context_id"]
         assert store.blob(shared) == b"shared\n"
@@ -420,7 +420,7 @@ def test_an_event_loses_its_texts_and_keeps_its_place(tmp_path: Path) -> None:
         assert found_in(root, b"HIDDEN") == []
         assert store.verify("deep") == []
         with pytest.raises(Refused, match="keeps its books"):
-            erasure.plan_events(store, [str(told["event_id"])])
+            erasure.plan_events(store, [str(listed["event_id"])])
 
 
 def test_a_session_goes_with_what_only_it_named(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_a_path_goes_in_all_its_versions(tmp_path: Path) -> None:
         with store.blobs.writer() as writer:
             after = to_text(writer.put(b"HIDDEN edit\n"))
             writer.flush()
-            said = {"after_mode": "100644", "after_size": 12, "diff": "+HIDDEN"}
+            fields = {"after_mode": "100644", "after_size": 12, "diff": "+HIDDEN"}
             store.append(
                 [
                     event(
@@ -476,7 +476,7 @@ def test_a_path_goes_in_all_its_versions(tmp_path: Path) -> None:
                         session_id=SID,
                         after_hash=after,
                         blobs=[after],
-                        payload=said,
+                        payload=fields,
                     )
                 ]
             )

@@ -171,8 +171,8 @@ def test_a_sync_that_fails_leaves_no_erasure_that_says_it_is_done(tmp_path: Path
                 assert not done.waiting and found_in(root, CANARY.encode()) == []
             fs.heal()
             erasure.resume(store)
-            told = any(e["operation"] == "start" for e in store.events(event_types=("erasure",)))
-            assert not told or found_in(root, CANARY.encode()) == []
+            recorded = any(e["operation"] == "start" for e in store.events(event_types=("erasure",)))
+            assert not recorded or found_in(root, CANARY.encode()) == []
         if not round_:
             syncs = [n for n, name in enumerate(fs.made) if name == "fdatasync"]
         if round_ == len(syncs):

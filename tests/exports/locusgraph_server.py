@@ -157,14 +157,14 @@ class Graph:
     def check(self, body: bytes) -> tuple[int, str, list[dict[str, Any]]]:
         """(status, why, items) of a body, before any item of it is read."""
         try:
-            said = json.loads(body, parse_constant=_no_constant)
+            answer = json.loads(body, parse_constant=_no_constant)
         except ValueError:
             return 400, "the body is not JSON", []
-        if not isinstance(said, dict) or set(said) != {"graph_id", "events"}:
-            return 400, f"unknown field: {sorted(set(said) - {'graph_id', 'events'})}", []
-        if said["graph_id"] != GRAPH:
+        if not isinstance(answer, dict) or set(answer) != {"graph_id", "events"}:
+            return 400, f"unknown field: {sorted(set(answer) - {'graph_id', 'events'})}", []
+        if answer["graph_id"] != GRAPH:
             return 403, "the key is pinned to another graph", []
-        items = said["events"]
+        items = answer["events"]
         if not isinstance(items, list) or not items:
             return 400, "events is not a list", []
         if len(items) > BATCH_MAX[self.api]:
@@ -322,8 +322,8 @@ class Server:
             _send(request, 404, _error("NOT_FOUND", "no such call"), {})
             return
         if request.headers["Authorization"] != f"Bearer {graph.key}":
-            said = f"no such key: {request.headers['Authorization']}"
-            _send(request, 401, _error("UNAUTHORIZED", said), {})
+            payload = f"no such key: {request.headers['Authorization']}"
+            _send(request, 401, _error("UNAUTHORIZED", payload), {})
             return
         code, why, items = graph.check(body)
         if code != 200:
@@ -361,8 +361,8 @@ def _told(fault: Fault, results: list[dict[str, Any]]) -> dict[str, Any]:
         results = [{**one, "status": "maybe"} for one in results]
     elif fault.kind == "miscounted":
         failed += 3
-    told = {"stored": len(results) - failed - filtered, "filtered": filtered, "failed": failed}
-    return told if fault.kind == "no-results" else {**told, "results": results}
+    payload = {"stored": len(results) - failed - filtered, "filtered": filtered, "failed": failed}
+    return payload if fault.kind == "no-results" else {**payload, "results": results}
 
 
 def _error(code: str, message: str) -> bytes:

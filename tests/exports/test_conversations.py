@@ -112,8 +112,8 @@ def exported(path: Path, sessions: int) -> dict[str, Conversation]:
         store.seal()
         store.reindex()
         with store.view() as view:
-            told = conversations(store, view, priced=True, derived=True)
-            return {one.session["session_id"]: one for one in told}
+            reported = conversations(store, view, priced=True, derived=True)
+            return {one.session["session_id"]: one for one in reported}
 
 
 def test_the_log_is_read_once_however_many_sessions_there_are(
@@ -130,12 +130,14 @@ def test_the_log_is_read_once_however_many_sessions_there_are(
     monkeypatch.setattr(segment_file, "SegmentFile", Counted)
     exported(tmp_path / "few", 10)
     few = len(opened)
-    told = exported(tmp_path / "many", 60)
+    reported = exported(tmp_path / "many", 60)
 
     assert len(opened) - few == few > 0
-    assert len(told) == 60
-    assert {key: {e["session_id"] for e in c.events} for key, c in told.items()} == {k: {k} for k in told}
-    assert {len(one.costs) for one in told.values()} == {len(set(CALLS))}
+    assert len(reported) == 60
+    assert {key: {e["session_id"] for e in c.events} for key, c in reported.items()} == {
+        k: {k} for k in reported
+    }
+    assert {len(one.costs) for one in reported.values()} == {len(set(CALLS))}
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 50, 1_000])
@@ -287,19 +289,19 @@ def test_exports_tell_costs_and_the_version_of_prices(store: Store, monkeypatch:
 
     (document,) = atif.documents(store, session_id=SID)
     steps = [*document["steps"], *document["subagent_trajectories"][0]["steps"]]
-    told = [step["metrics"]["cost_usd"] for step in steps if "cost_usd" in step.get("metrics", {})]
-    assert sorted(told) == sorted(known.values())
+    listed = [step["metrics"]["cost_usd"] for step in steps if "cost_usd" in step.get("metrics", {})]
+    assert sorted(listed) == sorted(known.values())
     assert document["extra"]["locus"]["prices"] == source
     assert "total_cost_usd" not in document["final_metrics"]  # one call has no price
 
     (request,) = otlp.requests(store, session_id=SID)
-    said = {
+    payload = {
         one["said"]["locus.event_id"]: one["said"]["locus.cost_usd"]
         for one in spans_of(request)
         if "locus.cost_usd" in one["said"]
     }
     resource = {one["key"]: one["value"] for one in request["resourceSpans"][0]["resource"]["attributes"]}
-    assert said == known and resource["locus.prices"] == {"stringValue": source}
+    assert payload == known and resource["locus.prices"] == {"stringValue": source}
 
     monkeypatch.setattr(prices, "load", lambda: None)
     (bare,) = atif.documents(store, session_id=SID)
@@ -383,10 +385,12 @@ def test_spans_are_what_a_collector_reads(store: Store) -> None:
 
 def test_spans_have_contents_only_when_asked(store: Store) -> None:
     """P5: prompts, arguments and results leave with --contents only, and equal logs give equal spans."""
-    (quiet,), (told,) = (list(otlp.requests(store, session_id=SID, contents=flag)) for flag in (False, True))
+    (quiet,), (reported,) = (
+        list(otlp.requests(store, session_id=SID, contents=flag)) for flag in (False, True)
+    )
 
     assert not re.search("Fix it|make|made", json.dumps(quiet))
-    assert all(words in json.dumps(told) for words in ("Fix it", "make", "made"))
+    assert all(words in json.dumps(reported) for words in ("Fix it", "make", "made"))
     assert list(otlp.requests(store, session_id=SID)) == [quiet]
     assert len(list(otlp.requests(store))) == 3
 

@@ -124,14 +124,14 @@ def test_a_killed_export_repeats_and_never_skips(
     assert covered[-1][1] == reached
 
     files = {path: parsed(path) for path in sorted(place.glob("*.out"))}
-    told = [record["context_id"] for records in files.values() for record in records]
+    listed = [record["context_id"] for records in files.values() for record in records]
     bookkeeping = (*LIFECYCLE_TYPES, CURSOR)
     wanted = {
         str(e["context_id"] or f"feedback:{e['event_id']}")
         for e in events
         if e["event_type"] not in bookkeeping
     }
-    assert wanted <= set(told)
+    assert wanted <= set(listed)
     batches = [records for path, records in files.items() if path.name != "0.out"]
     later = [
         record["context_id"] for records in batches for record in records if record["context_id"] in wanted

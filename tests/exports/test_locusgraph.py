@@ -367,13 +367,18 @@ def test_decisions_that_shared_a_context_leave_one_by_one(tmp_path: Path) -> Non
     """S0-16, S1-8, S1-55: earlier versions gave what agents recorded over MCP the context of its category;
     on the wire each has its place in its turn, or an id of its own, and every reading call finds each."""
     with Store.init(tmp_path / ".locus") as store:
-        told: Event = {
+        payload: Event = {
             "event_type": "decision",
             "context_id": "decision:decisions",
             "payload": {"decision": "x"},
         }
-        of_turn: Event = {**told, "session_id": "abcd1234", "turn": 1, "extends": ["observation:user_intent"]}
-        store.append([of_turn, of_turn, told])
+        of_turn: Event = {
+            **payload,
+            "session_id": "abcd1234",
+            "turn": 1,
+            "extends": ["observation:user_intent"],
+        }
+        store.append([of_turn, of_turn, payload])
         assert store.query("select count(*) from decisions").rows == [(3,)]
         _, records = export(store, tmp_path / "out")
         sent = [record for record in records if record["context_id"].startswith("decision:")]
@@ -651,27 +656,27 @@ def test_batches_together_say_what_one_export_says(
     """P2, I36: batch by batch, the last record of each context is the one that a whole export gives."""
     place = tmp_path_factory.mktemp("batches")
     store = new_store(place)
-    told: dict[str, dict[str, Any]] = {}
+    payload: dict[str, dict[str, Any]] = {}
     events: list[str] = []
     for number, batch in enumerate(batches):
         append_as_before(store, batch)
         if number in seals:
             store.seal()
         report, records = export(store, place / f"{number}.out")
-        told |= {record["context_id"]: record for record in records}
+        payload |= {record["context_id"]: record for record in records}
         events += ids(records[len(records) - report.records.get("events", 0) :])
     report, whole = export(store, place / "whole.out", since=0)
 
     expected = {record["context_id"]: record for record in whole}
     # A project that got another name later was exported under the first one, too, and so was a session
     # whose later events name another repository.
-    for context_id in told.keys() - expected.keys():
+    for context_id in payload.keys() - expected.keys():
         kind, _, rest = context_id.partition(":")
         moved = {known.partition(":")[2] for known in expected if not known.startswith(f"{kind}:")}
         assert kind == "knowledge" or rest in moved
     for context_id, record in expected.items():
-        del record["timestamp"], told[context_id]["timestamp"]
-        assert told[context_id] == record
+        del record["timestamp"], payload[context_id]["timestamp"]
+        assert payload[context_id] == record
     assert events == ids(whole[len(whole) - report.records.get("events", 0) :])
     store.close()
 

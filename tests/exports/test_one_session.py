@@ -33,7 +33,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "stores"
 SEEDS = {"intent", "action", "file", "snapshot", "decision", "error", "llm", "feedback"}
 
 
-def said(event_type: str, payload: dict[str, Any] | None = None, **columns: Any) -> dict[str, Any]:
+def event_of(event_type: str, payload: dict[str, Any] | None = None, **columns: Any) -> dict[str, Any]:
     """An event as a hook records it: with the agent's own keys, without a context."""
     return {
         "event_type": event_type,
@@ -50,17 +50,19 @@ def begun() -> list[dict[str, Any]]:
     """What a hook records before the first prompt; one event is outside of turns."""
     return [
         {"event_type": "sessions", "repo": REPO, "operation": "start", "title": "My Project"},
-        said("session", operation="start"),
-        said("decision", {"decision": "look first"}),
+        event_of("session", operation="start"),
+        event_of("decision", {"decision": "look first"}),
     ]
 
 
 def prompted() -> list[dict[str, Any]]:
     """The first prompt: the name, the turn, and what was asked."""
     return [
-        said("session", {"slug": "mend-door"}, operation="update", context_id=NAMED, title="Mend the door"),
-        said("turn", {"user_message": "Mend the door"}, operation="start", agent_turn_id="t1"),
-        said("intent", {"message": "Mend the door"}, agent_turn_id="t1"),
+        event_of(
+            "session", {"slug": "mend-door"}, operation="update", context_id=NAMED, title="Mend the door"
+        ),
+        event_of("turn", {"user_message": "Mend the door"}, operation="start", agent_turn_id="t1"),
+        event_of("intent", {"message": "Mend the door"}, agent_turn_id="t1"),
     ]
 
 
@@ -143,9 +145,9 @@ def test_a_growing_session_is_followed(tmp_path: Path) -> None:
             _until(lambda: f"{REPO}:sessions" in server.graph.memories)
             store.append(prompted())
             _until(lambda: f"turn:{SID}_001" in server.graph.memories)
-            store.append([said("action", {"tool": "Bash"}, agent_turn_id="t1", tool="Bash")])
+            store.append([event_of("action", {"tool": "Bash"}, agent_turn_id="t1", tool="Bash")])
             store.append(
-                [said("turn", operation="end", agent_turn_id="t1"), said("session", operation="end")]
+                [event_of("turn", operation="end", agent_turn_id="t1"), event_of("session", operation="end")]
             )
             _until(lambda: _status(server, NAMED) == "closed")
             process.send_signal(signal.SIGTERM)
@@ -157,14 +159,14 @@ def test_a_growing_session_is_followed(tmp_path: Path) -> None:
 def test_a_name_at_any_moment_changes_no_id(tmp_path: Path) -> None:
     """I37: sessions that grow, exported at each step and named at any moment, or twice: one id each."""
     steps = [
-        said("session", operation="start"),
-        said("decision", {"decision": "look first"}),
-        said("turn", {"user_message": "Mend the door"}, operation="start", agent_turn_id="t1"),
-        said("action", {"tool": "Bash"}, agent_turn_id="t1", tool="Bash"),
-        said("turn", operation="end", agent_turn_id="t1"),
-        said("session", operation="end"),
-        said("session", operation="resume"),
-        said("turn", {"user_message": "Now the roof"}, operation="start", agent_turn_id="t2"),
+        event_of("session", operation="start"),
+        event_of("decision", {"decision": "look first"}),
+        event_of("turn", {"user_message": "Mend the door"}, operation="start", agent_turn_id="t1"),
+        event_of("action", {"tool": "Bash"}, agent_turn_id="t1", tool="Bash"),
+        event_of("turn", operation="end", agent_turn_id="t1"),
+        event_of("session", operation="end"),
+        event_of("session", operation="resume"),
+        event_of("turn", {"user_message": "Now the roof"}, operation="start", agent_turn_id="t2"),
     ]
     endless = [steps[0], *steps[5:7], *steps[1:5]]  # ended before anybody asked for anything
     growing: dict[str, list[dict[str, Any]]] = {}
@@ -174,7 +176,7 @@ def test_a_name_at_any_moment_changes_no_id(tmp_path: Path) -> None:
         events = list(steps if number < len(steps) else endless)
         for name in ("second", "first"):
             named = {"context_id": f"session:{name}_{sid}", "title": name}
-            events.insert(moment + 1, said("session", operation="update", **named))
+            events.insert(moment + 1, event_of("session", operation="update", **named))
         growing[sid] = [one | {"agent_session_id": key} for one in events]
     with new_store(tmp_path) as store, Server(Graph()) as server:
         seen: dict[str, set[str]] = {sid: set() for sid in growing}

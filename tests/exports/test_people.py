@@ -36,8 +36,8 @@ _OF_FILES = {"jsonl": "--to", "locusgraph": "--to", "atif": "--to", "otlp": "--t
 
 def hook(root: Path, name: str, **fields: Any) -> None:
     """A hook of Claude Code as a process, in the environment of this one."""
-    said = {"session_id": "s1", "cwd": str(root), "hook_event_name": name, **fields}
-    assert forked.hook(json.dumps(said).encode(), "claude-code", root, os.environ).returncode == 0
+    payload = {"session_id": "s1", "cwd": str(root), "hook_event_name": name, **fields}
+    assert forked.hook(json.dumps(payload).encode(), "claude-code", root, os.environ).returncode == 0
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -110,8 +110,8 @@ def test_a_session_says_who_works_and_where(recorded: Path) -> None:
         ("claude-code", f"{NAME} <{EMAIL}>", HOST),
         ("git", None, None),
     ]
-    said = ask(recorded, "select count(*) from events where contains(payload, 'canary-hostname')")
-    assert said == [(1,)]
+    reported = ask(recorded, "select count(*) from events where contains(payload, 'canary-hostname')")
+    assert reported == [(1,)]
 
 
 def exported(root: Path, made: Path) -> dict[str, bytes]:
@@ -235,8 +235,8 @@ def test_no_question_of_a_stranger_sees_a_name(
     with Store.init(tmp_path_factory.mktemp("any") / ".locus", force=True) as store:
         kind = {"event_type": "intent", "agent": "git"} if git_intents else {"event_type": "session"}
         for number, payload in enumerate(payloads):
-            said = {key: value for key, value in payload.items() if key != "title"}
-            store.append([{**kind, "session_id": "session1", "turn": 1, "payload": {"n": number, **said}}])
+            fields = {key: value for key, value in payload.items() if key != "title"}
+            store.append([{**kind, "session_id": "session1", "turn": 1, "payload": {"n": number, **fields}}])
         store.people = allowed(store.fs, store.layout, "digest" if digest else "no")
         for _ in range(2):
             for view in ("events", "sessions", "turns"):

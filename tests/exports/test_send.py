@@ -132,7 +132,7 @@ def test_a_context_that_changed_is_replaced(tmp_path: Path, api: str) -> None:
 
         check_all_there(store, server)
         receipts = store.query("select payload->'contexts' from events where operation = 'deliver'").rows
-        assert first in [locus_id for (told,) in receipts for _, locus_id in json.loads(told).values()]
+        assert first in [locus_id for (item,) in receipts for _, locus_id in json.loads(item).values()]
         assert server.graph.texts()[f"turn:{SID}_001"]["kind"] == "turn_end"
 
 
@@ -588,10 +588,10 @@ def test_following_sends_what_comes(tmp_path: Path) -> None:
         clock = FakeClock()
         later = [log[7:12], log[12:]]
 
-        told: list[int] = []
+        listed: list[int] = []
 
         def tell(report: SendReport) -> None:
-            told.append(report.total)
+            listed.append(report.total)
             if later:
                 append_as_before(store, later.pop(0))
             else:
@@ -601,7 +601,7 @@ def test_following_sends_what_comes(tmp_path: Path) -> None:
 
         assert report.stopped and report.failures == []
         check_all_there(store, server)
-        assert len(told) == 3  # its own notes are no news to it
+        assert len(listed) == 3  # its own notes are no news to it
 
 
 def test_asked_to_stop(store: Store) -> None:
@@ -640,10 +640,10 @@ def test_only_documented_fields(store: Store) -> None:
     """S0-20: a body has `graph_id` and `events`; the headers say nothing of this machine."""
     with Server(Graph()) as server:
         sender(store, server)
-        said = json.loads(server.graph.bodies[0])
-        assert set(said) == {"graph_id", "events"}
-        assert {name for item in said["events"] for name in item} <= its.FIELDS["1.0"]
-        times = [item.get("timestamp") for item in said["events"]]
+        answer = json.loads(server.graph.bodies[0])
+        assert set(answer) == {"graph_id", "events"}
+        assert {name for item in answer["events"] for name in item} <= its.FIELDS["1.0"]
+        times = [item.get("timestamp") for item in answer["events"]]
         assert times[0] is None and all(re.fullmatch(r"\d{10}", time) for time in times[1:])
         assert set(server.graph.headers[0]) == {
             "Host", "Content-Length", "Accept-Encoding", "Authorization", "Content-Type", "Accept",

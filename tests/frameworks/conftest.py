@@ -22,7 +22,7 @@ def store(work: Path) -> Iterator[Store]:
         yield store
 
 
-def told(store: Store, event_type: str) -> list[tuple[object, ...]]:
+def recorded(store: Store, event_type: str) -> list[tuple[object, ...]]:
     """What the events of a type say: the tool or model, its success, and the payload's result."""
     return [
         (event["tool"] or event["model"], event["success"], event["payload"].get("result"))

@@ -14,7 +14,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from eventlog import Store
 from eventlog.base import fs
 from eventlog.frameworks.langgraph import RecordingHandler
-from tests.frameworks.conftest import told, turns
+from tests.frameworks.conftest import recorded, turns
 
 USAGE = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
 
@@ -63,7 +63,7 @@ def test_runs_are_turns(store: Store, work: Path, tmp_path: Path) -> None:
         ("Write two", "completed", "Done."),
         ("And now?", "completed", "Nothing to do."),
     ]
-    assert told(store, "action") == [("write", True, {"output": "4 characters"})]
+    assert recorded(store, "action") == [("write", True, {"output": "4 characters"})]
     (action,) = store.events(event_types=["action"])
     assert action["payload"]["args"] == {"name": "notes.txt", "text": "two\n"}
     assert action["duration_ms"] is not None
@@ -86,11 +86,11 @@ def test_what_fails_is_recorded_as_failed(store: Store, work: Path) -> None:
         ask(graph(work, []), handler, "Go on")
     handler.close()
 
-    ((tool_name, success, result),) = told(store, "action")
+    ((tool_name, success, result),) = recorded(store, "action")
     assert (tool_name, success) == ("write", False)
     assert "a name has no slash" in str(result)
     assert [row[:2] for row in turns(store)] == [("Write a/b", "completed"), ("Go on", "failed")]
-    assert told(store, "error") != []
+    assert recorded(store, "error") != []
 
 
 def test_a_store_that_fails_does_not_stop_the_graph(

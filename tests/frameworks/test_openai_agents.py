@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventlog import Store
-from tests.frameworks.conftest import told, turns
+from tests.frameworks.conftest import recorded, turns
 
 agents = pytest.importorskip("agents", reason="openai-agents is not installed: the stage 35-examples has it")
 testing = pytest.importorskip("agents.testing")
@@ -47,10 +47,10 @@ def test_runs_are_turns(store: Store, work: Path, tmp_path: Path) -> None:
     hooks.close()
 
     assert turns(store) == [("Write two", "completed", "Done."), ("And now?", "completed", "Nothing.")]
-    assert told(store, "action") == [("write", True, {"output": "4 characters"})]
+    assert recorded(store, "action") == [("write", True, {"output": "4 characters"})]
     (action,) = store.events(event_types=["action"])
     assert action["payload"]["args"] == {"name": "notes.txt", "text": "two\n"}
-    assert len(told(store, "llm")) == 3
+    assert len(recorded(store, "llm")) == 3
     first = store.query("select session_id, turn from turns order by first_position").rows[0]
     assert store.file(f"turn:{first[0]}_{first[1]:03}", "notes.txt", at="start") == b"one\n"
     assert store.replay("last", to=tmp_path / "again").missing == []

@@ -361,8 +361,8 @@ def test_writers_and_collectors_that_are_killed_lose_nothing(
             for worker in chosen.sample(workers, len(workers)):
                 worker.send_signal(signal.SIGKILL)
                 time.sleep(chosen.random() / 50)
-        said = [worker.communicate()[1].decode() for worker in workers]
-        assert said == [""] * 4, f"seed {seed}, round {rounds}"
+        listed = [worker.communicate()[1].decode() for worker in workers]
+        assert listed == [""] * 4, f"seed {seed}, round {rounds}"
         with open_store(layout) as blobs:
             for root in collecting.kept(str(oracle)):
                 assert verify_tree(blobs, root) == [], f"seed {seed}, round {rounds}"

@@ -70,8 +70,8 @@ def test_the_order_is_trees_then_paths_then_the_newest_first(
     blobs = open_store(layout)
     made = versions(blobs, 9)
     loose = put_all(blobs, b"no path names this")[0]
-    told = put_all(blobs, b"only the log names this")[0]
-    rows = [(root, b"", n) for n, (root, _) in enumerate(made)] + [(told, b"src/aa.py", 3)]
+    reported = put_all(blobs, b"only the log names this")[0]
+    rows = [(root, b"", n) for n, (root, _) in enumerate(made)] + [(reported, b"src/aa.py", 3)]
     repack(blobs, named=lambda ids: [row for row in rows if row[0] in ids])
 
     tables = only_pack(layout)
@@ -82,7 +82,7 @@ def test_the_order_is_trees_then_paths_then_the_newest_first(
     newest_first = list(reversed(made))
     of_a = [blob_id(files[b"a.py"]) for _, files in newest_first]
     of_b = list(dict.fromkeys(blob_id(files[b"b.py"]) for _, files in newest_first))
-    assert contents == [*of_a, told, *of_b, loose]
+    assert contents == [*of_a, reported, *of_b, loose]
     assert [row[0] for row in entries[:9]] == [root for root, _ in newest_first]
 
 

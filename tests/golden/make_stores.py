@@ -141,8 +141,8 @@ def shared(place: Place) -> None:
     verified = ("--tests-passed", "--diff-applied")
     locus(place, "context", "write", "prices", "@PLACE@/update.json", *verified)
     locus(place, "session", "start", "raise the price of tea", "--agent", "claude-code", "--scope", "tea.py")
-    told = [place.hook(step["agent"], step["call"]) for step in steps[:1]]
-    assert b"Briefing" in told[0], told
+    listed = [place.hook(step["agent"], step["call"]) for step in steps[:1]]
+    assert b"Briefing" in listed[0], listed
     place.play(steps[1:-1])
 
 
@@ -230,10 +230,10 @@ def _imported(place: Place) -> None:
     place.imports()
 
 
-def _facts(place: Place, **said: Any) -> None:
+def _facts(place: Place, **fields: Any) -> None:
     path = place.directory / "facts.json"
     known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**known, **said}, indent=1) + "\n")
+    path.write_text(json.dumps({**known, **fields}, indent=1) + "\n")
 
 
 def make(name: str) -> None:

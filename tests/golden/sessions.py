@@ -28,17 +28,17 @@ FAILED = "Traceback (most recent call last):\nAssertionError: too cheap\n"
 
 def claude_code(words: str = "Tea is too cheap, make it 3") -> list[Step]:
     session, file = "5e55c1a0-0000-4000-8000-00000000c1a0", "claude-code/5e55c1a0.jsonl"
-    told = _Told("claude-code", "2026-11-20T09:%02d:%02d.000Z")
+    log = _Told("claude-code", "2026-11-20T09:%02d:%02d.000Z")
     steady = {"session_id": session, "transcript_path": f"@LEFT@/{file}", "cwd": "@PROJECT@"}
     last: list[str | None] = [None]
 
     def line(kind: str, prompt: str, message: Json, **more: Any) -> None:
-        uuid = f"c1a0{len(told.seconds):04d}-0000-4000-8000-000000000000"
-        told.line(
+        uuid = f"c1a0{len(log.seconds):04d}-0000-4000-8000-000000000000"
+        log.line(
             file,
             {
                 "type": kind, "uuid": uuid, "parentUuid": last[0], "isSidechain": False, "sessionId": session,
-                "promptId": prompt, "timestamp": told.time(), "cwd": "@PROJECT@", "version": "2.1.330",
+                "promptId": prompt, "timestamp": log.time(), "cwd": "@PROJECT@", "version": "2.1.330",
                 "gitBranch": "main", "message": message, **more,
             },
         )  # fmt: skip
@@ -59,24 +59,24 @@ def claude_code(words: str = "Tea is too cheap, make it 3") -> list[Step]:
     def call(prompt: str, number: int, tool: str, args: Json, result: Json, changes: Json) -> None:
         id = f"toolu_c1a0{number}"
         answer(prompt, number, {"type": "tool_use", "id": id, "name": tool, "input": args})
-        said = {**steady, "prompt_id": prompt, "tool_name": tool, "tool_input": args, "tool_use_id": id}
-        told.call({**said, "hook_event_name": "PreToolUse"})
+        payload = {**steady, "prompt_id": prompt, "tool_name": tool, "tool_input": args, "tool_use_id": id}
+        log.call({**payload, "hook_event_name": "PreToolUse"})
         failed = "error" in result
         if failed:
-            told.call({**said, "hook_event_name": "PostToolUseFailure", **result}, changes)
+            log.call({**payload, "hook_event_name": "PostToolUseFailure", **result}, changes)
         else:
-            end = {**said, "hook_event_name": "PostToolUse", "tool_response": result, "duration_ms": 9}
-            told.call(end, changes)
+            end = {**payload, "hook_event_name": "PostToolUse", "tool_response": result, "duration_ms": 9}
+            log.call(end, changes)
         shown = result["error"] if failed else "done"
         block = {"type": "tool_result", "tool_use_id": id, "content": shown, "is_error": failed}
         more = {} if failed else {"toolUseResult": result}
         line("user", prompt, {"role": "user", "content": [block]}, **more)
 
-    told.changed(FIRST_FILES)
-    told.call({**steady, "hook_event_name": "SessionStart", "source": "startup"})
+    log.changed(FIRST_FILES)
+    log.call({**steady, "hook_event_name": "SessionStart", "source": "startup"})
     for turn, (asked, answered) in enumerate([(words, "Tea costs 3."), ("Write a note", "It is noted.")]):
         prompt = f"c1a0000{turn}-0000-4000-8000-00000000aaaa"
-        told.call({**steady, "prompt_id": prompt, "hook_event_name": "UserPromptSubmit", "prompt": asked})
+        log.call({**steady, "prompt_id": prompt, "hook_event_name": "UserPromptSubmit", "prompt": asked})
         line("user", prompt, {"role": "user", "content": asked})
         if turn == 0:
             old, new, path = "TEA = 2", "TEA = 3", "@PROJECT@/tea.py"
@@ -94,15 +94,15 @@ def claude_code(words: str = "Tea is too cheap, make it 3") -> list[Step]:
             call(prompt, 3, "Write", args, result, {"notes/tea.md": "Tea: 3\n"})
         answer(prompt, 4 + turn, {"type": "text", "text": answered})
         stop = {"hook_event_name": "Stop", "stop_hook_active": False, "last_assistant_message": answered}
-        told.call({**steady, "prompt_id": prompt, **stop})
-    told.call({**steady, "hook_event_name": "SessionEnd", "reason": "other"})
-    return told.steps
+        log.call({**steady, "prompt_id": prompt, **stop})
+    log.call({**steady, "hook_event_name": "SessionEnd", "reason": "other"})
+    return log.steps
 
 
 def codex() -> list[Step]:
     thread, turn = "01a1ff00-0000-7000-8000-00000000c0de", "01a1ff00-0100-7000-8000-00000000c0de"
     file = f"codex/rollout-2026-11-20T10-00-00-{thread}.jsonl"
-    told = _Told("codex", "2026-11-20T10:%02d:%02d.000Z")
+    log = _Told("codex", "2026-11-20T10:%02d:%02d.000Z")
     steady = {
         "session_id": thread, "transcript_path": f"@LEFT@/{file}", "cwd": "@PROJECT@",
         "model": "gpt-5.5-codex", "permission_mode": "bypassPermissions",
@@ -110,7 +110,7 @@ def codex() -> list[Step]:
     totals = {"input": 0, "output": 0}
 
     def line(kind: str, **payload: Any) -> None:
-        told.line(file, {"timestamp": told.time(), "type": kind, "payload": payload})
+        log.line(file, {"timestamp": log.time(), "type": kind, "payload": payload})
 
     def usage(given: int, output: int) -> Json:
         return {
@@ -128,17 +128,17 @@ def codex() -> list[Step]:
                 "last_token_usage": usage(given, 50),
             },
         )  # fmt: skip
-        said = {**steady, "turn_id": turn}
-        told.call({**said, "hook_event_name": "PreModelRequest"})
+        fields = {**steady, "turn_id": turn}
+        log.call({**fields, "hook_event_name": "PreModelRequest"})
         end = {"token_usage": {**usage(given, 50), "cache_write_input_tokens": 0}}
         end |= {"status": "completed", "error": None}
-        told.call({**said, "hook_event_name": "PostModelRequest", **end})
+        log.call({**fields, "hook_event_name": "PostModelRequest", **end})
 
     def call(id: str, tool: str, command: str, output: str, changes: Json) -> None:
-        said = {**steady, "turn_id": turn, "tool_name": tool, "tool_use_id": id}
-        said["tool_input"] = {"command": command}
-        told.call({**said, "hook_event_name": "PreToolUse"})
-        told.call({**said, "hook_event_name": "PostToolUse", "tool_response": output}, changes)
+        fields = {**steady, "turn_id": turn, "tool_name": tool, "tool_use_id": id}
+        fields["tool_input"] = {"command": command}
+        log.call({**fields, "hook_event_name": "PreToolUse"})
+        log.call({**fields, "hook_event_name": "PostToolUse", "tool_response": output}, changes)
         if tool == "apply_patch":
             begun = {"type": "custom_tool_call", "name": tool, "input": command, "call_id": id}
             line("response_item", **begun, status="completed")
@@ -156,9 +156,9 @@ def codex() -> list[Step]:
 
     meta = {"id": thread, "cwd": "@PROJECT@", "cli_version": "0.169.0", "source": "cli"}
     line("session_meta", **meta, originator="codex-tui", timestamp="2026-11-20T10:00:00Z")
-    told.call({**steady, "hook_event_name": "SessionStart", "source": "startup"})
+    log.call({**steady, "hook_event_name": "SessionStart", "source": "startup"})
     asked = "Cake is too cheap, make it 4"
-    told.call({**steady, "turn_id": turn, "hook_event_name": "UserPromptSubmit", "prompt": asked})
+    log.call({**steady, "turn_id": turn, "hook_event_name": "UserPromptSubmit", "prompt": asked})
     line("event_msg", type="task_started", turn_id=turn)
     line("turn_context", turn_id=turn, cwd="@PROJECT@", model="gpt-5.5-codex")
     line("event_msg", type="user_message", message=asked)
@@ -171,46 +171,46 @@ def codex() -> list[Step]:
     call("call_c0de2", "Bash", "touch sold.txt", "", {"sold.txt": ""})
     line("event_msg", type="agent_message", message="Cake costs 4.")
     stop = {"hook_event_name": "Stop", "stop_hook_active": False, "last_assistant_message": "Cake costs 4."}
-    told.call({**steady, "turn_id": turn, **stop})
+    log.call({**steady, "turn_id": turn, **stop})
     line("event_msg", type="task_complete", turn_id=turn, last_agent_message="Cake costs 4.", duration_ms=900)
-    told.call({**steady, "hook_event_name": "SessionEnd", "reason": "other"})
-    return told.steps
+    log.call({**steady, "hook_event_name": "SessionEnd", "reason": "other"})
+    return log.steps
 
 
 def gemini_cli() -> list[Step]:
     session = "9e111111-0000-4000-8000-000000009e11"
     file = f"gemini-cli/chats/session-{session}.jsonl"
-    told = _Told("gemini-cli", "2026-11-20T11:%02d:%02d.000Z")
+    log = _Told("gemini-cli", "2026-11-20T11:%02d:%02d.000Z")
     steady = {"session_id": session, "transcript_path": f"@LEFT@/{file}", "cwd": "@PROJECT@"}
 
     def say(name: str, changes: Json | None = None, **fields: Any) -> None:
-        told.call({**steady, "hook_event_name": name, "timestamp": told.time(), **fields}, changes or {})
+        log.call({**steady, "hook_event_name": name, "timestamp": log.time(), **fields}, changes or {})
 
     def answer(number: int, text: str, calls: list[Json]) -> None:
         tokens = {"input": 800 + number, "output": 20, "cached": 300, "thoughts": 7, "tool": 0, "total": 827}
         line = {
-            "id": f"9e110000-0000-4000-8000-00000000000{number}", "timestamp": told.time(), "type": "gemini",
+            "id": f"9e110000-0000-4000-8000-00000000000{number}", "timestamp": log.time(), "type": "gemini",
             "content": text, "thoughts": [], "tokens": tokens, "model": "gemini-2.5-flash",
         }  # fmt: skip
-        told.line(file, line)
+        log.line(file, line)
         if calls:
-            told.line(file, {**line, "toolCalls": calls})
+            log.line(file, {**line, "toolCalls": calls})
 
     def call(number: int, tool: str, args: Json, response: Json, changes: Json) -> Json:
         say("BeforeTool", tool_name=tool, tool_input=args)
         say("AfterTool", changes, tool_name=tool, tool_input=args, tool_response=response)
         given = [{"functionResponse": {"response": {"output": response["llmContent"]}}}]
         return {
-            "id": f"{tool}_9e11{number}", "name": tool, "args": args, "timestamp": told.time(),
+            "id": f"{tool}_9e11{number}", "name": tool, "args": args, "timestamp": log.time(),
             "status": "success", "result": given, "resultDisplay": response["returnDisplay"],
         }  # fmt: skip
 
-    told.line(file, {"sessionId": session, "projectHash": "00", "startTime": told.time(), "kind": "main"})
+    log.line(file, {"sessionId": session, "projectHash": "00", "startTime": log.time(), "kind": "main"})
     say("SessionStart", source="startup")
     asked = "Juice is too cheap, make it 5"
     say("BeforeAgent", prompt=asked)
-    user = {"id": "9e110000-0000-4000-8000-0000000000aa", "timestamp": told.time(), "type": "user"}
-    told.line(file, {**user, "content": [{"text": asked}]})
+    user = {"id": "9e110000-0000-4000-8000-0000000000aa", "timestamp": log.time(), "type": "user"}
+    log.line(file, {**user, "content": [{"text": asked}]})
     new = "JUICE = 5\nprint(JUICE)\n"
     shown = {
         "fileDiff": "…", "fileName": "juice.py", "filePath": "juice.py",
@@ -225,12 +225,12 @@ def gemini_cli() -> list[Step]:
     answer(3, "Juice costs 5.", [])
     say("AfterAgent", prompt=asked, prompt_response="Juice costs 5.", stop_hook_active=False)
     say("SessionEnd", reason="exit")
-    return told.steps
+    return log.steps
 
 
 def opencode() -> list[Step]:
     session, user = "ses_0000000000000c0de0", "msg_0000000000000c0de1"
-    told = _Told("opencode", "")
+    log = _Told("opencode", "")
     began = 1_795_176_000_000
     steady = {"session_id": session, "turn_id": user, "cwd": "@PROJECT@", "version": "1.18.33"}
     model = {"providerID": "fake", "modelID": "fake-model"}
@@ -247,31 +247,31 @@ def opencode() -> list[Step]:
     }  # fmt: skip
     messages: list[Json] = [{"info": asked, "parts": [text]}]
 
-    def part(number: int, **said: Any) -> Json:
+    def part(number: int, **payload: Any) -> Json:
         of = {"id": f"prt_0000000000001c0de{number}", "messageID": f"msg_0000000000001c0de{number // 10}"}
-        return {**of, "sessionID": session, **said}
+        return {**of, "sessionID": session, **payload}
 
     def answer(number: int, parts: list[Json]) -> None:
         time = {"created": began + number * 100, "completed": began + number * 100 + 90}
-        said = {
+        payload = {
             "id": parts[0]["messageID"], "sessionID": session, "role": "assistant", "time": time,
             "parentID": user, **model, "path": {"cwd": "@PROJECT@", "root": "@PROJECT@"}, "cost": 0,
             "tokens": tokens,
         }  # fmt: skip
-        messages.append({"info": said, "parts": parts})
+        messages.append({"info": payload, "parts": parts})
 
     def call(number: int, tool: str, id: str, args: Json, told_of: Json, changes: Json) -> None:
         time = {"start": began + number * 10, "end": began + number * 10 + 5}
-        said = {**steady, "tool_name": tool, "tool_use_id": id, "args": args}
-        told.call({"hook_event_name": "tool.execute.before", **said})
-        told.call({"hook_event_name": "tool.execute.after", **said, **told_of, "time": time}, changes)
+        payload = {**steady, "tool_name": tool, "tool_use_id": id, "args": args}
+        log.call({"hook_event_name": "tool.execute.before", **payload})
+        log.call({"hook_event_name": "tool.execute.after", **payload, **told_of, "time": time}, changes)
         step = part(number + 1, type="step-finish", reason="tool-calls", tokens=tokens, cost=0.5)
-        told.call({"hook_event_name": "step.finish", **steady, "part": step, "model": model})
+        log.call({"hook_event_name": "step.finish", **steady, "part": step, "model": model})
         state = {"status": "completed", "input": args, **told_of, "time": time}
         answer(number // 10, [part(number, type="tool", tool=tool, callID=id, state=state), step])
 
-    told.call({**steady, "turn_id": None, "hook_event_name": "session.created", "info": info})
-    told.call({**steady, "hook_event_name": "chat.message", "message": asked, "parts": [text]})
+    log.call({**steady, "turn_id": None, "hook_event_name": "session.created", "info": info})
+    log.call({**steady, "hook_event_name": "chat.message", "message": asked, "parts": [text]})
     old, new = FIRST_FILES["soup.py"], FIRST_FILES["soup.py"].replace("5", "6")
     args = {"filePath": "@PROJECT@/soup.py", "oldString": "SOUP = 5", "newString": "SOUP = 6"}
     patch = "@@ -1,2 +1,2 @@\n-SOUP = 5\n+SOUP = 6\n print(SOUP)\n"
@@ -284,12 +284,12 @@ def opencode() -> list[Step]:
     done = "Soup costs 6."
     step = part(31, type="step-finish", reason="stop", tokens=tokens, cost=0.5)
     answer(3, [part(30, type="text", text=done), step])
-    told.call({"hook_event_name": "step.finish", **steady, "part": step, "model": model})
-    told.call({**steady, "hook_event_name": "session.idle", "last_assistant_message": done})
-    told.call({**steady, "hook_event_name": "session.end"})
-    told.line("opencode/export.json", {"info": info, "messages": messages})
-    told.steps.append({"agent": "opencode", "changes": {}, "lines": told.lines, "call": None})
-    return told.steps
+    log.call({"hook_event_name": "step.finish", **steady, "part": step, "model": model})
+    log.call({**steady, "hook_event_name": "session.idle", "last_assistant_message": done})
+    log.call({**steady, "hook_event_name": "session.end"})
+    log.line("opencode/export.json", {"info": info, "messages": messages})
+    log.steps.append({"agent": "opencode", "changes": {}, "lines": log.lines, "call": None})
+    return log.steps
 
 
 AGENTS: dict[str, Callable[[], list[Step]]] = {

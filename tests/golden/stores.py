@@ -119,10 +119,10 @@ class Place:
 
     def hook(self, agent: str, call: Json) -> bytes:
         """One call of the hook program, which ends well (P4); gives what it printed: a briefing at most."""
-        said = json.dumps(call).replace("@PROJECT@", str(self.project))
-        said = said.replace("@LEFT@", str(self.directory / "left"))
+        reported = json.dumps(call).replace("@PROJECT@", str(self.project))
+        reported = reported.replace("@LEFT@", str(self.directory / "left"))
         variables = {"PATH": os.environ["PATH"], **_ENVIRON, "HOME": str(self.directory / "home")}
-        done = forked.hook(said.encode(), agent, self.directory, variables)
+        done = forked.hook(reported.encode(), agent, self.directory, variables)
         assert (done.returncode, done.stderr) == (0, b"")
         log = self.store / TMP_DIR / "hook-errors.log"
         assert not log.exists(), log.read_text()
@@ -148,8 +148,10 @@ class Place:
             code = run(whole)
             texts = [stream.getvalue().decode("utf-8", "backslashreplace") for stream in streams]
         texts[0] += "".join(f"{line}\n" for line in _listing(out))
-        said, words = (_normal(text, self.directory, out) for text in texts)
-        return Answer(name or " ".join(arguments), list(arguments), code, said, _SIZE.sub("@SIZE@", words))
+        reported, words = (_normal(text, self.directory, out) for text in texts)
+        return Answer(
+            name or " ".join(arguments), list(arguments), code, reported, _SIZE.sub("@SIZE@", words)
+        )
 
     def count(self) -> int:
         """How many events are seen."""

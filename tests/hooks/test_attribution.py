@@ -88,7 +88,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def said(found: str, others: tuple[Running, ...], key: "str | None" = "path") -> tuple[object, ...]:
+def attributed(found: str, others: tuple[Running, ...], key: "str | None" = "path") -> tuple[object, ...]:
     whose = attribute(looker(found), others, key)
     return whose.cause, [] if whose.cause else whose.causes, whose.turn_key, whose.certainty
 
@@ -97,7 +97,7 @@ def said(found: str, others: tuple[Running, ...], key: "str | None" = "path") ->
 def test_the_table(found: str) -> None:
     """P7: who found it × what may have made it."""
     for (name, others), expected in zip(CASES.items(), EXPECTED[found], strict=True):
-        assert said(found, others) == expected, name
+        assert attributed(found, others) == expected, name
 
 
 @pytest.mark.parametrize("found", FOUND)
@@ -105,11 +105,11 @@ def test_a_named_file_is_the_edit_tools(found: str) -> None:
     """P7: what an edit tool names is its change, whoever finds it beside whatever commands."""
     beside = (call("x", OTHERS), call("y"))
     edit = call("e", OTHERS, EDITS, paths=("path",))
-    assert said(found, (edit, *beside)) == ("e", [], OTHERS, None)
+    assert attributed(found, (edit, *beside)) == ("e", [], OTHERS, None)
     edit.dead = True
-    assert said(found, (*beside, edit)) == ("e", [], OTHERS, P)
+    assert attributed(found, (*beside, edit)) == ("e", [], OTHERS, P)
     if found == a.AFTER_EDIT:
-        assert said(found, (edit, *beside), None) == ("own", [], MINE, None)
+        assert attributed(found, (edit, *beside), None) == ("own", [], MINE, None)
 
 
 CALLS = st.builds(

@@ -30,7 +30,7 @@ class Session:
 
     def say(self, name: str, tool: str | None = None, id: str = "1", **fields: Any) -> None:
         age(self.work)
-        said: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "session_id": "s", "prompt_id": self.turn, "cwd": str(self.work), "hook_event_name": name,
             **fields,
         }  # fmt: skip
@@ -39,9 +39,9 @@ class Session:
             given = fields.get("tool_input") or (
                 {"file_path": path} if tool == "Edit" else {"command": "make"}
             )
-            said |= {"tool_name": tool, "tool_use_id": f"tool_{id}", "tool_input": given}
-            said |= {"tool_response": {}} if name == "PostToolUse" else {}
-        call = agents.interpret("claude-code", said)
+            payload |= {"tool_name": tool, "tool_use_id": f"tool_{id}", "tool_input": given}
+            payload |= {"tool_response": {}} if name == "PostToolUse" else {}
+        call = agents.interpret("claude-code", payload)
         environ = {"LOCUS_HOOK_PATIENCE": "50"}
         live.record(REAL, str(self.work / ".locus"), call, environ, _fail, started_s=time.monotonic())
 
@@ -128,7 +128,7 @@ def test_an_edit_of_a_link_compares_what_it_leads_to(session: Session) -> None:
     session.say("PreToolUse", "Bash")
     session.say("PostToolUse", "Bash")
     write(session.work / "d" / "a", b"edited")
-    said = {"file_path": str(session.work / "link" / "a")}
-    session.say("PreToolUse", "Edit", "3", tool_input=said)
-    session.say("PostToolUse", "Edit", "3", tool_input=said)
+    payload = {"file_path": str(session.work / "link" / "a")}
+    session.say("PreToolUse", "Edit", "3", tool_input=payload)
+    session.say("PostToolUse", "Edit", "3", tool_input=payload)
     assert session.last_snapshot() == (["d/a"], ["d/a"])

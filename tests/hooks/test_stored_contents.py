@@ -47,17 +47,17 @@ class Desk:
     def look(self, **columns: str) -> Capture:
         """A capture as a hook makes it: list and tree durable, the list open, then the event, then `told`."""
         layout = self.store.layout
-        told = state.read_checkpoint(layout, KEY)
+        reported = state.read_checkpoint(layout, KEY)
         with self.store.blobs.writer() as writer:
-            done = capture(writer, str(self.work), previous=told.tree, haste=Haste(deferral=Deferral()))
+            done = capture(writer, str(self.work), previous=reported.tree, haste=Haste(deferral=Deferral()))
             writer.flush()
             deferred_lists.note_open(layout, KEY, str(self.work), done.deferred)
             tree = f"blake3:{done.root.hex()}"
             lists = [f"blake3:{one.list_id.hex()}" for one in done.deferred]
             named = {"tree_hash": tree, "blobs": [tree, *lists]}
             self.store.append([{"event_type": "snapshot", **named, "payload": {}, **columns}])
-        told.tree = done.root
-        state.write_checkpoint(layout, KEY, told)
+        reported.tree = done.root
+        state.write_checkpoint(layout, KEY, reported)
         return done
 
     def store_all(self, fs: FileSystem = REAL, **options: Any) -> list[BaseException]:
@@ -114,12 +114,12 @@ def test_deferred_contents_are_stored_and_later_trees_hold_them(desk: Desk) -> N
     assert desk.stored() == {b"d/large": b"x" * LARGE, b"other": b"o" * LARGE}
     assert not desk.is_open()
     assert not os.path.exists(desk.store.layout.live(f"{KEY}.deferred"))
-    told = state.read_checkpoint(desk.store.layout, KEY).tree
+    reported = state.read_checkpoint(desk.store.layout, KEY).tree
 
     calls = Reads()
     with desk.store.blobs.writer() as writer:
         whole = capture(writer, str(desk.work), previous=first.root, calls=calls)
-    assert (whole.root, whole.changes, whole.deferred) == (told, [], [])
+    assert (whole.root, whole.changes, whole.deferred) == (reported, [], [])
     assert calls.contents_read == [], "the rows of the stat cache were replaced"
     assert {path: e.kind for path, e in walk(desk.store.blobs, whole.root)} == {
         b"d": b"d", b"d/large": b"f", b"other": b"x", b"small": b"f",
@@ -292,9 +292,9 @@ def test_secrets_in_deferred_contents_are_withheld_in_the_same_frame(desk: Desk)
     desk.look()
     desk.store_all()
 
-    told = [e for e in desk.store.events() if e["event_type"] in ("content", "withheld")]
-    assert [e["event_type"] for e in told] == ["content", "withheld"]
-    assert told[0]["position"] + 1 == told[1]["position"]
+    listed = [e for e in desk.store.events() if e["event_type"] in ("content", "withheld")]
+    assert [e["event_type"] for e in listed] == ["content", "withheld"]
+    assert listed[0]["position"] + 1 == listed[1]["position"]
 
 
 def test_later_trees_are_made_under_the_lock_of_the_directory(

@@ -63,7 +63,7 @@ class HookedSession:
         return watches.note_all(REAL, self.layout, {"WATCHMAN_SOCK": self.server.socket})
 
     def say(self, name: str, **fields: Any) -> None:
-        said = {
+        payload = {
             "session_id": "s",
             "prompt_id": "t1",
             "cwd": str(self.work),
@@ -71,7 +71,7 @@ class HookedSession:
             **fields,
         }
         environ = {**os.environ, "LOCUS_HOOK_PATIENCE": "50", "LOCUS_NO_MAINTENANCE": "1"}
-        assert self.run({**said, **fields}, environ).stderr == b""
+        assert self.run({**payload, **fields}, environ).stderr == b""
 
     def run(
         self, said: dict[str, object], environ: dict[str, str], python: tuple[str, ...] = ()
@@ -86,17 +86,22 @@ class HookedSession:
 
     def modules(self) -> set[str]:
         """The modules that the hook after a command loads."""
-        said = {"session_id": "s", "prompt_id": "t1", "cwd": str(self.work), "hook_event_name": "PostToolUse"}
+        payload = {
+            "session_id": "s",
+            "prompt_id": "t1",
+            "cwd": str(self.work),
+            "hook_event_name": "PostToolUse",
+        }
         command = {"tool_name": "Bash", "tool_use_id": "m", "tool_input": {"command": "make"}}
         environ = {**os.environ, "LOCUS_HOOK_PATIENCE": "50", "LOCUS_NO_MAINTENANCE": "1"}
-        done = self.run({**said, **command, "tool_response": {}}, environ, ("-X", "importtime"))
+        done = self.run({**payload, **command, "tool_response": {}}, environ, ("-X", "importtime"))
         return {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
 
     def command(self) -> tuple[str | None, list[str]]:
         """Run a command's hook; which watcher chose its paths, and what it found."""
         self.calls += 1
-        said = {"tool_name": "Bash", "tool_use_id": f"c{self.calls}", "tool_input": {"command": "make"}}
-        self.say("PostToolUse", **said, tool_response={})
+        fields = {"tool_name": "Bash", "tool_use_id": f"c{self.calls}", "tool_input": {"command": "make"}}
+        self.say("PostToolUse", **fields, tool_response={})
         with Store.open(self.work / ".locus") as store:
             events = list(store.events())
         action = max(n for n, event in enumerate(events) if event["event_type"] == "action")

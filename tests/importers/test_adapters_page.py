@@ -70,8 +70,8 @@ def test_the_adapter_in_the_documentation_imports_a_session(
         ] == [(50, 4)]
         ((name, content),) = store.query("select path, after_hash from files").rows
         assert (name, store.blob(content)) == ("a.py", b"1\n")
-        said = repr([event["payload"] for event in store.events()])
-        assert "calm" in said and "sneeze" in said
+        recorded = repr([event["payload"] for event in store.events()])
+        assert "calm" in recorded and "sneeze" in recorded
 
 
 class Installation:

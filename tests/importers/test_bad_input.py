@@ -23,8 +23,8 @@ from tests.cli.support import locus_process
 Said = dict[str, Any]
 
 
-def encoded(*said: Said) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in said)
+def encoded(*items: Said) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in items)
 
 
 def talk() -> tuple[Said, Said]:
@@ -121,17 +121,17 @@ def test_an_odd_line_is_kept_and_its_neighbours_are_recorded(tmp_path: Path, nam
 )
 def test_another_spelling_of_lines_is_the_same_session(tmp_path: Path, data: bytes) -> None:
     """P7: what editors and transports do to a file's ends and its beginning changes none of its events."""
-    told = []
+    listed = []
     for name, content in (("plain", PROMPT + ANSWER), ("odd", data)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "one.jsonl").write_bytes(content)
         with Store.init(tmp_path / name / ".locus") as store:
             run(store, tmp_path / name / "one.jsonl")
             others = ("sessions", "import", "transcript")
-            told.append({e["event_id"] for e in store.events() if e["event_type"] not in others})
-    ended = told[0] ^ told[1]
+            listed.append({e["event_id"] for e in store.events() if e["event_type"] not in others})
+    ended = listed[0] ^ listed[1]
     assert len(ended) <= (4 if data.endswith(b"uu") else 0)  # the ends are named by the last event
-    assert len(told[0]) > 5
+    assert len(listed[0]) > 5
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ def test_what_is_no_plain_file_is_named_with_exit_code_4(tmp_path: Path) -> None
     ended = locus_process("import", "claude-code", *bad, "good.jsonl", cwd=tmp_path)
 
     assert ended.code == 4
-    said = [line for line in ended.err.splitlines() if line.startswith("not imported:")]
-    assert len(said) == len(bad)
-    assert all(any(name in line for line in said) for name in bad)
+    listed = [line for line in ended.err.splitlines() if line.startswith("not imported:")]
+    assert len(listed) == len(bad)
+    assert all(any(name in line for line in listed) for name in bad)
     assert "Recorded 1 session" in ended.err
     missing = locus_process("import", "claude-code", "gone.jsonl", cwd=tmp_path)
     assert (missing.code, "there is no such file" in missing.err) == (1, True)
@@ -233,8 +233,8 @@ def test_a_session_of_a_strange_name_is_kept(tmp_path: Path, session: object) ->
     path.write_bytes(encoded({**prompt, "sessionId": session}, {**answer, "sessionId": session}))
     with Store.init(tmp_path / ".locus") as store:
         assert run(store, path).problems == []
-        said = repr([event["payload"] for event in store.events()])
-        assert "add a price" in said and "Gladly." in said
+        recorded = repr([event["payload"] for event in store.events()])
+        assert "add a price" in recorded and "Gladly." in recorded
         store.query("select * from sessions").rows  # noqa: B018
 
 
@@ -260,8 +260,8 @@ def test_any_time_can_be_written_and_shown(tmp_path: Path, when: object, year: i
     path.write_bytes(encoded(prompt, {**answer, "timestamp": when}))
     with Store.init(tmp_path / ".locus") as store:
         assert run(store, path).problems == []
-        told = [e for e in store.events() if e["event_type"] in ("intent", "message")]
-        assert [e["event_type"] for e in told] == ["intent", "message"]
+        listed = [e for e in store.events() if e["event_type"] in ("intent", "message")]
+        assert [e["event_type"] for e in listed] == ["intent", "message"]
         (shown,) = store.query("select occurred_at from events where event_type = 'message'").rows
         assert (None if shown[0] is None else int(str(shown[0])[:4])) == year
         assert len(store.query("select * from turns").rows) == 1
@@ -278,9 +278,9 @@ def test_a_strange_path_makes_no_file_outside(tmp_path: Path, path: str) -> None
     """P7: what a tool was given stays in its action; a file event names a path below the directory."""
     teller = Teller()
     block = {"type": "tool_use", "id": "t", "name": "Write", "input": {"file_path": path, "content": "x"}}
-    told = {"type": "create", "filePath": path, "content": "x", "originalFile": None}
-    said = [teller.user("go", promptId="p"), teller.answer("m", block), teller.result("t", "ok", told)]
-    (tmp_path / "one.jsonl").write_bytes(encoded(*said))
+    fields = {"type": "create", "filePath": path, "content": "x", "originalFile": None}
+    listed = [teller.user("go", promptId="p"), teller.answer("m", block), teller.result("t", "ok", fields)]
+    (tmp_path / "one.jsonl").write_bytes(encoded(*listed))
     with Store.init(tmp_path / ".locus") as store:
         assert run(store, tmp_path / "one.jsonl").problems == []
         (payload,) = payloads(store, event_type="action")
@@ -295,11 +295,11 @@ def test_a_line_that_is_too_long_is_kept_in_pieces(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(lines, "LINE_BYTES_MAX", 4 << 20)
     teller = Teller()
     call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "cat it"}}
-    said = [teller.user("show me", promptId="p-1"), teller.answer("m-1", call)]
+    listed = [teller.user("show me", promptId="p-1"), teller.answer("m-1", call)]
     long = encoded(teller.result("t", "a" * (9 << 20)))
     then = encoded(teller.answer("m-2", {"type": "text", "text": "There."}))
     path = tmp_path / "one.jsonl"
-    path.write_bytes(encoded(*said) + long + then)
+    path.write_bytes(encoded(*listed) + long + then)
     with Store.init(tmp_path / ".locus") as store:
         report = run(store, path)
 
@@ -333,26 +333,26 @@ def test_a_line_that_grows_above_the_limit_loses_no_byte(
 
 
 def long_talk(turns: int, words: int = 5) -> list[Said]:
-    teller, said = Teller(), []
+    teller, reported = Teller(), []
     for number in range(turns):
-        said.append(teller.user(f"question {number} " + "word " * words, promptId=f"p-{number}"))
-        said.append(
+        reported.append(teller.user(f"question {number} " + "word " * words, promptId=f"p-{number}"))
+        reported.append(
             teller.answer(f"m-{number}", {"type": "text", "text": f"answer {number} " + "word " * words}, 3)
         )
-    return said
+    return reported
 
 
 def test_a_file_that_is_written_while_it_is_read_is_completed_later(tmp_path: Path) -> None:
     """P3: lines appended during an import are reported by it or by the next one, none twice."""
-    said = [json.dumps(one).encode() + b"\n" for one in long_talk(600)]
+    listed = [json.dumps(one).encode() + b"\n" for one in long_talk(600)]
     path = tmp_path / "one.jsonl"
-    path.write_bytes(b"".join(said[:400]))
+    path.write_bytes(b"".join(listed[:400]))
     begun = threading.Event()
 
     def write() -> None:
         begun.wait()
         with path.open("ab", buffering=0) as file:
-            for line in said[400:]:
+            for line in listed[400:]:
                 half = len(line) // 2
                 file.write(line[:half])
                 time.sleep(0.0001)

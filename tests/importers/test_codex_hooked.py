@@ -59,15 +59,17 @@ class Rollouts:
             tool, id = call["tool_name"], call["tool_use_id"]
             return [item(second, "function_call", name=tool, arguments=args, call_id=id)]
         if name == "PostToolUse":
-            told = call["tool_response"]
-            return [item(second, "function_call_output", call_id=call["tool_use_id"], output=told)]
+            reported = call["tool_response"]
+            return [item(second, "function_call_output", call_id=call["tool_use_id"], output=reported)]
         if name == "PostModelRequest" and call.get("token_usage"):
             return [self._call(second, thread, turn, call["token_usage"])]
         if name == "Stop":
             last = call["last_assistant_message"]
-            said = completed(second, turn, "AgentMessage", id="m", content=[{"type": "Text", "text": last}])
+            reported = completed(
+                second, turn, "AgentMessage", id="m", content=[{"type": "Text", "text": last}]
+            )
             return [
-                said,
+                reported,
                 event(second, "task_complete", turn_id=turn, last_agent_message=last, duration_ms=7),
             ]
         return []

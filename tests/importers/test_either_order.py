@@ -68,11 +68,11 @@ def import_and_play(played: Any, agent: str, files: list[Path]) -> None:
 
 def answers(project: Path, *, place: Path) -> dict[str, list[str]]:
     with Store.open(project / ".locus") as store:
-        said = {}
+        payload = {}
         for name, sql in ASKED.items():
             rows = [[_lean(value) for value in row] for row in store.query(sql).rows]
-            said[name] = sorted(str(row).replace(str(place), "") for row in rows)
-        return said
+            payload[name] = sorted(str(row).replace(str(place), "") for row in rows)
+        return payload
 
 
 def _lean(value: object) -> object:

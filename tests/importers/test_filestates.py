@@ -38,11 +38,11 @@ class Chain:
         self.contents[f"blake3:{digest.hex()}"] = data
         return digest
 
-    def events_of(self, kind: str, path: str = "a.py", **said: Any) -> list[Event]:
+    def events_of(self, kind: str, path: str = "a.py", **fields: Any) -> list[Event]:
         self._count += 1
         cause: Event = {"event_id": f"{self._count:032x}", "tool": "Edit", "tool_use_id": f"t-{self._count}"}
         columns: Event = {"agent": "claude-code", "cwd": HOME}
-        return self._states.events_of(FileItem(cause, FileEdit(kind, path, **said), columns))
+        return self._states.events_of(FileItem(cause, FileEdit(kind, path, **fields), columns))
 
     def several(self, edits: list[FileEdit]) -> list[Event]:
         """What one call did."""
@@ -50,9 +50,9 @@ class Chain:
         columns: Event = {"agent": "claude-code"}
         return [event for edit in edits for event in self._states.events_of(FileItem(cause, edit, columns))]
 
-    def change(self, kind: str, path: str = "a.py", **said: Any) -> tuple[str, bytes | None, bytes | None]:
+    def change(self, kind: str, path: str = "a.py", **fields: Any) -> tuple[str, bytes | None, bytes | None]:
         """Operation and contents of the one event that is not a mismatch."""
-        (event,) = [one for one in self.events_of(kind, path, **said) if one["event_type"] == "file"]
+        (event,) = [one for one in self.events_of(kind, path, **fields) if one["event_type"] == "file"]
         sides = [self.contents.get(str(event.get(name))) for name in ("before_hash", "after_hash")]
         return str(event["operation"]), sides[0], sides[1]
 
@@ -190,14 +190,14 @@ def test_paths_are_relative_to_the_root_and_others_have_a_name_of_their_own() ->
     """A path is reported below the root, from the directory of its line; one outside by the name it is
     given."""
     chain = Chain()
-    for path, told in (
+    for path, item in (
         (f"{HOME}/a.py", "a.py"), ("sub/a.py", "sub/a.py"), (f"{HOME}/sub/../a.py", "a.py"),
         (f"{HOME}er/a.py", named(f"{HOME}er/a.py")), ("../a.py", named("/home/dev/a.py")),
         ("/etc/passwd", named("/etc/passwd")), ("C:\\x\\a.py", named("C:/x/a.py")),
         (HOME, None), ("/", None), ("a\0b", None), ("", None),
     ):  # fmt: skip
         found = chain.events_of(WRITE, path, content="x")
-        assert [one["path"] for one in found] == ([] if told is None else [told])
+        assert [one["path"] for one in found] == ([] if item is None else [item])
 
 
 EDIT = {"old_string": "a", "new_string": "b"}
@@ -267,9 +267,9 @@ def test_a_session_in_a_repository_begins_with_what_was_committed(tmp_path: Path
         names = ["-c", "user.name=A", "-c", "user.email=a@b"]
         subprocess.run(["git", "-C", str(tmp_path), *names, *command], env=env, check=True)
     args = {"file_path": f"{tmp_path}/a.py", "old_string": "1", "new_string": "2"}
-    told = {"originalFile": None, "structuredPatch": patch(1, "-price = 1", "+price = 2")}
+    payload = {"originalFile": None, "structuredPatch": patch(1, "-price = 1", "+price = 2")}
     tell = Teller(cwd=str(tmp_path))
-    lines = [tell.user("dearer"), *tell.call("m", "t-1", "Edit", args, "updated", told)]
+    lines = [tell.user("dearer"), *tell.call("m", "t-1", "Edit", args, "updated", payload)]
     with Store.init(tmp_path / ".locus") as store:
         run(store, write(tmp_path / "t" / "a.jsonl", lines), root=str(tmp_path))
         ((before, after),) = rows(store, "select before_hash, after_hash from files")

@@ -60,9 +60,9 @@ def test_what_no_hook_reported_is_added_and_named_a_gap(tmp_path: Path) -> None:
         "is_error": True,
         "content": "No such text",
     }
-    said = [{"type": "text", "text": "I could not find it."}, call]
+    listed = [{"type": "text", "text": "I could not find it."}, call]
     lines += [
-        {**shared, "type": "assistant", "uuid": "n1", "message": {"role": "assistant", "content": said}},
+        {**shared, "type": "assistant", "uuid": "n1", "message": {"role": "assistant", "content": listed}},
         {**shared, "type": "user", "uuid": "n2", "message": {"role": "user", "content": [refusal]}},
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -128,15 +128,17 @@ def test_a_large_import_leaves_no_secret_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "big.jsonl"
     with path.open("w") as file:
         for i in range(300):
-            file.writelines(json.dumps(one) + "\n" for one in told(i, f"plain words {i}. " * 500))
+            file.writelines(json.dumps(one) + "\n" for one in written(i, f"plain words {i}. " * 500))
         for i, text in enumerate(
             (secret, f"a\t{secret}\n", f'"{name}": "{word}"', f"--{name} {word}", "plain")
         ):
             large = f"{'so it goes. ' * 3000}{text}{' and on' * 3000}"
             for kind in (text, large):
-                file.writelines(json.dumps(one) + "\n" for one in told(300 + 2 * i + (kind is large), kind))
+                file.writelines(
+                    json.dumps(one) + "\n" for one in written(300 + 2 * i + (kind is large), kind)
+                )
         args = {name: word, "argv": [f"--{name}", word], "file_path": f"/home/dev/{secret}"}
-        file.writelines(json.dumps(one) + "\n" for one in told(400, "plain", args))
+        file.writelines(json.dumps(one) + "\n" for one in written(400, "plain", args))
         file.write(f'{{"malformed": {secret}\n')
 
     with Store.init(tmp_path / ".locus") as store:
@@ -160,8 +162,8 @@ def test_a_large_output_is_redacted_before_it_is_moved(tmp_path: Path) -> None:
     secret, teller = made()["npm"], Teller()
     large = f"{'so it goes. ' * 3000}{secret}{' and on' * 3000}"
     block = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "env"}}
-    told = {"stdout": large, "stderr": "", "interrupted": False, "isImage": False}
-    lines = [teller.user("go", promptId="p"), teller.answer("m", block), teller.result("t", large, told)]
+    payload = {"stdout": large, "stderr": "", "interrupted": False, "isImage": False}
+    lines = [teller.user("go", promptId="p"), teller.answer("m", block), teller.result("t", large, payload)]
     (tmp_path / "one.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with Store.init(tmp_path / ".locus") as store:
         assert run(store, tmp_path / "one.jsonl").problems == []
@@ -172,7 +174,7 @@ def test_a_large_output_is_redacted_before_it_is_moved(tmp_path: Path) -> None:
     assert not any(secret.encode() in data for data in contents)
 
 
-def told(i: int, text: str, args: "dict[str, Any] | None" = None) -> list[dict[str, Any]]:
+def written(i: int, text: str, args: "dict[str, Any] | None" = None) -> list[dict[str, Any]]:
     """A prompt, and a file written with the same words."""
     path = f"/home/dev/shop/f{i}.py"
     call: dict[str, Any] = {"type": "tool_use", "id": f"tool-{i}", "name": "Write"}
@@ -189,11 +191,11 @@ def told(i: int, text: str, args: "dict[str, Any] | None" = None) -> list[dict[s
 def test_a_turn_from_a_transcript_has_differences_and_files_but_no_replay(tmp_path: Path) -> None:
     """P1, P7: what tools reported of files can be shown; a whole tree is not made up from it."""
     edit = {"file_path": "/home/dev/shop/a.py", "old_string": "1", "new_string": "2"}
-    told = {**edit, "originalFile": "price = 1\n", "oldString": "1", "newString": "2"}
+    payload = {**edit, "originalFile": "price = 1\n", "oldString": "1", "newString": "2"}
     lines = [
         line(10, "user", "make it two", promptId="prompt-2"),
         line(11, "assistant", [{**CALL, "id": "tool-2", "name": "Edit", "input": edit}]),
-        line(12, "user", [{**RESULT, "tool_use_id": "tool-2"}], promptId="prompt-2", toolUseResult=told),
+        line(12, "user", [{**RESULT, "tool_use_id": "tool-2"}], promptId="prompt-2", toolUseResult=payload),
     ]
     with Store.init(tmp_path / ".locus") as store:
         run(store, write(tmp_path / "one.jsonl", [*TURN, *lines]))
@@ -269,7 +271,7 @@ def test_an_import_says_how_many_contents_look_like_secrets(tmp_path: Path) -> N
     path = tmp_path / "one.jsonl"
     assert locus_process("init", cwd=tmp_path).code == 0
     before = json.loads(locus_process("status", "--json", cwd=tmp_path).out)["status"]["events"]
-    lines = [one for number in range(3) for one in told(number, f"{number} {secret if number else ''}")]
+    lines = [one for number in range(3) for one in written(number, f"{number} {secret if number else ''}")]
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
 
     first = locus_process("import", "claude-code", "--json", path, cwd=tmp_path)
@@ -283,8 +285,8 @@ def test_an_import_says_how_many_contents_look_like_secrets(tmp_path: Path) -> N
     ]  # fmt: skip
 
     with path.open("a") as file:
-        file.writelines(json.dumps(one) + "\n" for one in told(9, f"2 {secret}"))
-        file.writelines(json.dumps(one) + "\n" for one in told(10, f"10 {secret}"))
+        file.writelines(json.dumps(one) + "\n" for one in written(9, f"2 {secret}"))
+        file.writelines(json.dumps(one) + "\n" for one in written(10, f"10 {secret}"))
     second = locus_process("import", "claude-code", path, cwd=tmp_path)
     assert "1 content looks like it holds a secret" in second.err
     assert 'locus sql "from withheld_contents"' in second.err
@@ -339,7 +341,7 @@ def test_each_line_is_parsed_once(tmp_path: Path, parsed: list[bytes]) -> None:
     """A file is recognised, sorted and read by one parse of each of its lines; one that grew between by
     another of the new ones."""
     (tmp_path / "t").mkdir()
-    path = write(tmp_path / "t/one.jsonl", told(0, "first") + told(1, "second"))
+    path = write(tmp_path / "t/one.jsonl", written(0, "first") + written(1, "second"))
     found = sources.named("claude-code", [str(tmp_path / "t")])
     with Store.init(tmp_path / ".locus") as store:
         assert importer.run(store, "claude-code", found).lines == len(path.read_bytes().splitlines())
@@ -347,7 +349,7 @@ def test_each_line_is_parsed_once(tmp_path: Path, parsed: list[bytes]) -> None:
 
         del parsed[:]
         found = sources.named("claude-code", [str(tmp_path / "t")])
-        write(path, told(0, "first") + told(1, "other words") + told(2, "third"))
+        write(path, written(0, "first") + written(1, "other words") + written(2, "third"))
         assert importer.run(store, "claude-code", found).facts > 0
         expected = set(path.read_bytes().splitlines())
         assert expected <= set(parsed)
@@ -358,7 +360,7 @@ def test_heads_of_many_files_are_bounded(
     tmp_path: Path, parsed: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The heads that wait for their lines are the latest few; the lines of others are parsed again."""
-    paths = [write(tmp_path / f"{i}.jsonl", told(i, "words")) for i in range(4)]
+    paths = [write(tmp_path / f"{i}.jsonl", written(i, "words")) for i in range(4)]
     size = max(len(path.read_bytes()) for path in paths)
     monkeypatch.setattr(lines, "_HEADS_BYTES_MAX", size + 10)
     for path in paths:

@@ -33,9 +33,9 @@ def claude_files(draw: st.DrawFn) -> Files:
     files = {}
     for number in range(draw(st.integers(1, 3))):
         session = f"0b5f3c1e-0000-4000-8000-00000000000{number}"
-        teller, said = Teller(session, name=f"l{number}"), []
+        teller, reported = Teller(session, name=f"l{number}"), []
         for turn in range(draw(st.integers(1, 3))):
-            said.append(teller.user(f"question {turn}", promptId=f"p-{number}-{turn}"))
+            reported.append(teller.user(f"question {turn}", promptId=f"p-{number}-{turn}"))
             for step in range(draw(st.integers(0, 3))):
                 key = f"{number}-{turn}-{step}"
                 text = {"type": "text", "text": f"answer {key}"}
@@ -46,20 +46,20 @@ def claude_files(draw: st.DrawFn) -> Files:
                     "input": {"file_path": f"{HOME}/a", "content": key},
                 }
                 for output in range(1, draw(st.integers(1, 2)) + 1):
-                    said.append(teller.answer(f"m-{key}", text, output * 3))
+                    reported.append(teller.answer(f"m-{key}", text, output * 3))
                 if draw(st.booleans()):
-                    said.append(teller.answer(f"m-{key}", block, 9))
+                    reported.append(teller.answer(f"m-{key}", block, 9))
                     if draw(st.booleans()):
-                        told = {
+                        imported = {
                             "type": "create",
                             "filePath": f"{HOME}/a",
                             "content": key,
                             "originalFile": None,
                         }
-                        said.append(teller.result(f"t-{key}", "ok", told, failed=draw(st.booleans())))
+                        reported.append(teller.result(f"t-{key}", "ok", imported, failed=draw(st.booleans())))
             if draw(st.booleans()):
-                said.append(teller.line("system", subtype="notice", content="x"))
-        files[session] = [json.dumps(one).encode() + b"\n" for one in said]
+                reported.append(teller.line("system", subtype="notice", content="x"))
+        files[session] = [json.dumps(one).encode() + b"\n" for one in reported]
     return files
 
 
@@ -69,25 +69,25 @@ def codex_files(draw: st.DrawFn) -> Files:
     files = {}
     for number in range(draw(st.integers(1, 3))):
         thread = f"01a1ff00-0000-7000-8000-00000000000{number}"
-        said, second, total = [codex.meta(0, thread)], 1.0, 0
+        listed, second, total = [codex.meta(0, thread)], 1.0, 0
         for turn in range(draw(st.integers(1, 3))):
             name = f"01a1ff00-0{number}{turn}0-7000-8000-0000000000a1"
-            said += codex.begin(second, name)
-            said += codex.prompt(second, f"question {number} {turn}")
+            listed += codex.begin(second, name)
+            listed += codex.prompt(second, f"question {number} {turn}")
             for step in range(draw(st.integers(0, 3))):
                 second += 1
                 call = f"c-{number}-{turn}-{step}"
                 if draw(st.booleans()):
                     arguments = json.dumps({"cmd": "ls"})
-                    said.append(
+                    listed.append(
                         codex.item(
                             second, "function_call", name="exec_command", arguments=arguments, call_id=call
                         )
                     )
-                    said.append(codex.item(second, "function_call_output", call_id=call, output="a.py"))
+                    listed.append(codex.item(second, "function_call_output", call_id=call, output="a.py"))
                 else:
                     content = [{"type": "output_text", "text": f"answer {call}"}]
-                    said.append(codex.item(second, "message", role="assistant", content=content))
+                    listed.append(codex.item(second, "message", role="assistant", content=content))
                 total += 7
                 usage = {
                     "input_tokens": 5 * (total // 7),
@@ -97,11 +97,11 @@ def codex_files(draw: st.DrawFn) -> Files:
                 last = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
                 for _ in range(draw(st.integers(1, 2))):
                     info = {"total_token_usage": usage, "last_token_usage": last}
-                    said.append(codex.event(second, "token_count", info=info))
+                    listed.append(codex.event(second, "token_count", info=info))
             if draw(st.booleans()):
-                said.append(codex.event(second, "task_complete", turn_id=name, last_agent_message="done"))
+                listed.append(codex.event(second, "task_complete", turn_id=name, last_agent_message="done"))
             second += 1
-        files[f"rollout-{number}-{thread}"] = [json.dumps(one).encode() + b"\n" for one in said]
+        files[f"rollout-{number}-{thread}"] = [json.dumps(one).encode() + b"\n" for one in listed]
     return files
 
 
@@ -125,7 +125,9 @@ def plans(draw: st.DrawFn, made: st.SearchStrategy[Files]) -> tuple[Files, list[
     ]
 
 
-def told(agent: str, files: Files, plan: Sequence[tuple[str, int]]) -> tuple[set[str], list[Any], list[Any]]:
+def imported(
+    agent: str, files: Files, plan: Sequence[tuple[str, int]]
+) -> tuple[set[str], list[Any], list[Any]]:
     """Ids, model calls and turns after the imports of a plan."""
     with tempfile.TemporaryDirectory() as directory, Store.init(Path(directory, ".locus")) as store:
         for name, size in plan:
@@ -169,6 +171,6 @@ def test_rollouts_of_codex_in_steps_are_those_at_once(made: tuple[Files, list[tu
 
 def check(agent: str, files: Files, plan: Sequence[tuple[str, int]]) -> None:
     whole = [(name, sum(map(len, lines))) for name, lines in files.items()]
-    at_once, in_steps = told(agent, files, whole), told(agent, files, plan)
+    at_once, in_steps = imported(agent, files, whole), imported(agent, files, plan)
     assert in_steps[1:] == at_once[1:]
     assert in_steps[0] == at_once[0]

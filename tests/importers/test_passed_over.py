@@ -92,9 +92,9 @@ def test_what_a_named_directory_holds_and_cannot_be_imported_is_named(tmp_path: 
     report = json.loads(ended.out)["import"]
     assert ended.code == 4
     assert report["sessions"] == 1  # in two files
-    told = {os.path.relpath(one["path"], kept): one["reason"] for one in report["passed"]}
-    assert told.keys() == expected.keys()
-    assert all(reason in told[name] for name, reason in expected.items()), told
+    payload = {os.path.relpath(one["path"], kept): one["reason"] for one in report["passed"]}
+    assert payload.keys() == expected.keys()
+    assert all(reason in payload[name] for name, reason in expected.items()), payload
     assert all(one["failed"] for one in report["passed"])
 
 
@@ -120,9 +120,9 @@ def test_a_reason_that_many_files_share_is_one_line(tmp_path: Path) -> None:
 
     ended = locus_process("import", "claude-code", "kept", cwd=tmp_path)
 
-    said = [line for line in ended.err.splitlines() if "not imported" in line]
+    listed = [line for line in ended.err.splitlines() if "not imported" in line]
     assert ended.code == 4
-    assert len(said) == 1 and "0.jsonl" in said[0] and " and 6 more: " in said[0]
+    assert len(listed) == 1 and "0.jsonl" in listed[0] and " and 6 more: " in listed[0]
     assert "Recorded 1 session with" in ended.err
 
 

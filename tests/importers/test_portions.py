@@ -195,14 +195,14 @@ def test_a_call_with_the_id_of_another_is_one_wherever_the_file_was_cut() -> Non
         if one["payload"].get("type") == "patch_apply_end"
     ]
 
-    def told(*cuts: int) -> tuple[Counter[str], Counter[Any]]:
+    def shown(*cuts: int) -> tuple[Counter[str], Counter[Any]]:
         found = imported("codex", {"a": REPEATED}, [[("a", cut)] for cut in (*cuts, sizes[-1])], ids=False)
         kinds = Counter(" ".join(text.split(", ")[2:6]) for text in found["facts"].elements())
         return kinds, found["views"]
 
-    whole = told()
+    whole = shown()
     assert sum(count for kind, count in whole[0].items() if kind.startswith("'action'")) == 5
-    assert told(*cuts) == whole
+    assert shown(*cuts) == whole
 
 
 @pytest.mark.parametrize(

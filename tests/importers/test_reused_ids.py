@@ -53,23 +53,23 @@ def claude_session(
     tell = claude.Teller(session, name=name)
     run = {"command": "make test"}
     write = {"file_path": f"{claude.HOME}/a.py", "content": "price = 1\n"}
-    said = [tell.user("add a price", promptId=f"{session}1")]
-    said += tell.call("msg_01Aa1", "toolu_01Aa1", "Bash", run, "1 test failed")
-    said += tell.call("msg_01Aa2", "toolu_01Aa2", "Write", write, "written", {"type": "create", **write})
-    said += tell.call("msg_01Aa3", "toolu_01Aa3", "Bash", run, "1 test failed")
-    said += [
+    listed = [tell.user("add a price", promptId=f"{session}1")]
+    listed += tell.call("msg_01Aa1", "toolu_01Aa1", "Bash", run, "1 test failed")
+    listed += tell.call("msg_01Aa2", "toolu_01Aa2", "Write", write, "written", {"type": "create", **write})
+    listed += tell.call("msg_01Aa3", "toolu_01Aa3", "Bash", run, "1 test failed")
+    listed += [
         tell.answer("msg_01Aa4", claude.text("It is there.")),
         tell.user("again", promptId=f"{session}2"),
     ]
-    said += tell.call(
+    listed += tell.call(
         "msg_01Aa5", "toolu_01Aa5", "Bash", {"command": "rm -rf build"}, "no build here", failed=True
     )
     use = {"type": "tool_use", "id": "toolu_01Aa6", "name": "Bash", "input": {"command": "sleep 9"}}
-    said += [tell.answer("msg_01Aa6", use)]
-    for number, line in enumerate(said):
+    listed += [tell.answer("msg_01Aa6", use)]
+    for number, line in enumerate(listed):
         if line["type"] == "assistant":
             line["message"]["usage"]["input_tokens"] = number + 10
-    return said
+    return listed
 
 
 def opencode_export() -> list[Said]:
@@ -87,8 +87,8 @@ def opencode_export() -> list[Said]:
         tool("call_1a2b4", "pwd", "/home/dev"),
         tool("call_1a2b5", "ls", "b.py"),
     ]
-    said = [opencode.user(1, "look"), opencode.answer(2, *parts, *opencode.step())]
-    return [{"info": opencode.info(), "messages": [{"info": one, "parts": of} for one, of in said]}]
+    listed = [opencode.user(1, "look"), opencode.answer(2, *parts, *opencode.step())]
+    return [{"info": opencode.info(), "messages": [{"info": one, "parts": of} for one, of in listed]}]
 
 
 FILES: dict[str, list[Said]] = {
@@ -118,12 +118,12 @@ def renamed(value: Any, name: str) -> Any:
     }
 
 
-def told(agent: str, lines: list[Said]) -> list[Event]:
+def events_of(agent: str, lines: list[Said]) -> list[Event]:
     """What is recorded of a file, each event once, as the log does."""
     draft, doubles = Draft(agent), Doubles()
     reader = formats.reader_of(agent)(draft)
-    for number, said in enumerate(lines, 1):
-        draft.line = Line(0, number, 0, orjson.dumps(said), copy.deepcopy(said), False)
+    for number, item in enumerate(lines, 1):
+        draft.line = Line(0, number, 0, orjson.dumps(item), copy.deepcopy(item), False)
         if not doubles.has(draft.line):
             assert draft.line.record is not None
             reader.take(draft.line.record)
@@ -165,8 +165,8 @@ def words_told(events: list[Event]) -> set[str]:
 @pytest.mark.parametrize("agent", sorted(FILES))
 def test_one_name_for_all_ids_hides_nothing(agent: str, name: str) -> None:
     """P7: as many actions, prompts, errors and model calls as before, and every text that was there."""
-    plain = told(agent, FILES[agent])
-    found = told(agent, renamed(FILES[agent], name))
+    plain = events_of(agent, FILES[agent])
+    found = events_of(agent, renamed(FILES[agent], name))
 
     expected = counted(plain)
     if is_global(name):  # the id of an answer that looks random is taken for its own
@@ -194,10 +194,10 @@ def test_lines_that_were_dropped_doubled_or_moved_hide_no_other(data: st.DataObj
             lines[at], lines[at + 1] = lines[at + 1], lines[at]
 
     left = set(words(lines))
-    before = told(agent, plain)
+    before = events_of(agent, plain)
     if name is not None and is_global(name):  # calls of a model with one such id are one, the first of them
         before = [event for event in before if event["event_type"] != "llm"]
-    assert words_told(before) & left <= words_told(told(agent, lines))
+    assert words_told(before) & left <= words_told(events_of(agent, lines))
 
 
 @pytest.mark.parametrize("name", [None, *NAMES])
@@ -205,10 +205,12 @@ def test_lines_that_were_dropped_doubled_or_moved_hide_no_other(data: st.DataObj
 def test_a_line_that_is_there_twice_is_one(agent: str, name: str | None) -> None:
     """P3: the double of a line that names itself says nothing, wherever it is."""
     lines = FILES[agent] if name is None else renamed(FILES[agent], name)
-    once = [e["event_id"] for e in told(agent, lines)]
+    once = [e["event_id"] for e in events_of(agent, lines)]
 
-    assert [e["event_id"] for e in told(agent, [one for line in lines for one in (line, line)])] == once
-    assert sorted(map(str, (e["event_id"] for e in told(agent, lines + lines[1:])))) == sorted(map(str, once))
+    assert [e["event_id"] for e in events_of(agent, [one for line in lines for one in (line, line)])] == once
+    assert sorted(map(str, (e["event_id"] for e in events_of(agent, lines + lines[1:])))) == sorted(
+        map(str, once)
+    )
 
 
 def test_a_file_with_two_session_ids_along_one_chain_is_one_session(tmp_path: Path) -> None:
@@ -273,9 +275,9 @@ def test_sessions_with_the_same_ids_are_whole_in_any_order(tmp_path: Path, name:
                     written(tmp_path / "a.jsonl", first)
                 else:
                     run(store, "claude-code", *(step if isinstance(step, list) else [step]))
-            said = facts(store)
+            reported = facts(store)
             found.append(
-                Counter({text: n for text, n in said.items() if not text.startswith('["turn", "end"')})
+                Counter({text: n for text, n in reported.items() if not text.startswith('["turn", "end"')})
             )
             rows = store.query("select count(*) from actions union all select count(*) from llm_calls").rows
             assert [tuple(row) for row in rows] == [(8,), (12,)]
@@ -285,9 +287,9 @@ def test_sessions_with_the_same_ids_are_whole_in_any_order(tmp_path: Path, name:
 
 def of_one_call(session: str, name: str, command: str, result: str) -> list[Said]:
     tell = claude.Teller(session, name=name)
-    said = [tell.user("go on", promptId=f"{session}1")]
-    said += tell.call(f"msg_{name[-4:]}1", "toolu_01AbCdEf23", "Bash", {"command": command}, result)
-    return [*said, tell.answer(f"msg_{name[-4:]}2", claude.text(f"{result}: done"))]
+    listed = [tell.user("go on", promptId=f"{session}1")]
+    listed += tell.call(f"msg_{name[-4:]}1", "toolu_01AbCdEf23", "Bash", {"command": command}, result)
+    return [*listed, tell.answer(f"msg_{name[-4:]}2", claude.text(f"{result}: done"))]
 
 
 # What the files are called whose format is one document.

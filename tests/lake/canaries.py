@@ -114,12 +114,12 @@ def _record_history(root: Path) -> None:
 
 
 def _hook(root: Path, name: str, cwd: Path | None = None, **fields: Any) -> None:
-    said = {
+    payload = {
         "session_id": SESSION, "transcript_path": f"{root.parent}/t.jsonl", "cwd": str(cwd or root),
         "hook_event_name": name, **fields,
     }  # fmt: skip
     program = [sys.executable, "-m", "locus_cli.hook_entry", "claude-code"]
-    subprocess.run(program, input=json.dumps(said).encode(), check=True, cwd=root, env=dict(os.environ))
+    subprocess.run(program, input=json.dumps(payload).encode(), check=True, cwd=root, env=dict(os.environ))
 
 
 def _record_hooks(root: Path) -> None:

@@ -340,9 +340,9 @@ def test_sessions_of_two_machines_do_not_end_each_other() -> None:
 
 def test_a_declared_focus_stays_on_its_machine() -> None:
     """P7: what was declared before an agent came holds for the session that it opens there, not elsewhere."""
-    said = {"focus": "the kettle"}
+    fields = {"focus": "the kettle"}
     logs = [
-        [event(0, "session", "declared", operation="start", payload=said)],
+        [event(0, "session", "declared", operation="start", payload=fields)],
         [event(1, "session", "session1", operation="start", agent_session_id="x1")],
     ]
     question = "select focus from sessions where session_id = 'session1'"

@@ -85,7 +85,7 @@ def lines_of(session: str, *numbers: int) -> "list[dict[str, Any]]":
     """A prompt and its answer for each of these turns, with ids as true ones are."""
     lines = []
     for number in numbers:
-        said = {
+        payload = {
             "sessionId": session,
             "cwd": "/home/dev/shop",
             "version": "2.1.330",
@@ -93,7 +93,9 @@ def lines_of(session: str, *numbers: int) -> "list[dict[str, Any]]":
         }
         asked, answered = (f"{kind}0f3c1e-7a44-4c1d-9a3b-1f2e3d4c{number:04x}" for kind in ("1b", "2b"))
         prompt = {"role": "user", "content": f"request {number}"}
-        lines.append(said | {"type": "user", "uuid": asked, "promptId": f"3{asked[1:]}", "message": prompt})
+        lines.append(
+            payload | {"type": "user", "uuid": asked, "promptId": f"3{asked[1:]}", "message": prompt}
+        )
         usage = {"input_tokens": 1000, "output_tokens": 10 + number}
         answer = {
             "role": "assistant",
@@ -108,7 +110,7 @@ def lines_of(session: str, *numbers: int) -> "list[dict[str, Any]]":
             "parentUuid": asked,
             "requestId": f"req_01Ab{number:03d}",
         }
-        lines.append(said | line | {"message": answer})
+        lines.append(payload | line | {"message": answer})
     return lines
 
 

@@ -26,7 +26,7 @@ def lines_of(layout: Layout) -> list[bytes]:
 
 def test_a_child_does_not_keep_the_lock_of_a_killed_parent(layout: Layout) -> None:
     """I32: a lock is free when its holder was killed, though a child forked before still runs."""
-    said, parent_says = os.pipe()
+    reported, parent_says = os.pipe()
     child_waits, until = os.pipe()
     parent = os.fork()
     if parent == 0:
@@ -47,11 +47,11 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_parent(layout: Layout) -> No
     os.close(child_waits)
     try:
         assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == -signal.SIGKILL
-        os.kill(int(os.read(said, 100)), 0)  # the child is there
+        os.kill(int(os.read(reported, 100)), 0)  # the child is there
         assert Journal(files_of(REAL, layout), lock_timeout_s=10.0).append([b"a"]) == 1
     finally:
         os.close(until)
-        os.close(said)
+        os.close(reported)
 
 
 def test_a_process_that_leaves_its_sync_to_a_child_leaves_it_the_lock(layout: Layout) -> None:

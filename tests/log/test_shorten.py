@@ -179,10 +179,10 @@ def test_calls_of_one_server_decode_an_event_once(tmp_path: Path, monkeypatch: p
     root = str(with_tail(tmp_path, 300) / ".locus")
     (tool,) = (tool for tool in tools_for("claude-code") if tool.name == "timeline")
     call = ToolCall.of(tool, {"turn": "last"})
-    said = call.answer(root)
+    reported = call.answer(root)
     monkeypatch.setattr(rows, "row_of", counting)
     with Store.open(root) as store:
         (position,) = store.append([{"event_type": "action", "payload": {}}])
 
-    assert call.answer(root) == said
+    assert call.answer(root) == reported
     assert decoded == [position]

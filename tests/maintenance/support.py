@@ -44,8 +44,13 @@ def snapshot(store: Store, number: int, *, turn: bool = False) -> str:
         events: list[Event] = [
             event(number, event_type="turn", operation="start", agent_turn_id=f"t{number}")
         ]
-        said = {"event_type": "snapshot", "tree_hash": root, "blobs": [root], "agent_turn_id": f"t{number}"}
-        events.append(event(number + 1_000_000, agent_session_id=f"s{number // 7}", **said))
+        payload = {
+            "event_type": "snapshot",
+            "tree_hash": root,
+            "blobs": [root],
+            "agent_turn_id": f"t{number}",
+        }
+        events.append(event(number + 1_000_000, agent_session_id=f"s{number // 7}", **payload))
         store.append(events)
     return root
 

@@ -276,7 +276,7 @@ def test_a_file_that_cannot_be_read_is_reported_with_what_to_do():
     world = World()
     append(world.store, 0, 2)
     path = world.store.layout.journal(1)
-    told = 0
+    reported = 0
     for nth in range(1, 20):
         opens = iter(range(1, 1000))
         world.fs.fault = lambda call, nth=nth, opens=opens: (
@@ -287,5 +287,5 @@ def test_a_file_that_cannot_be_read_is_reported_with_what_to_do():
             break
         except EventLogError as error:
             assert path in str(error) and "try again" in str(error), error
-            told += 1
-    assert told > 1
+            reported += 1
+    assert reported > 1

@@ -108,5 +108,5 @@ def test_the_doctor_tells_of_the_tools(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path / "work")
     put_in(tmp_path, environ, "claude-code", engine.PROJECT)
-    said = json.loads(locus("doctor", "--json").out)
-    assert [one["level"] for one in said["findings"] if one["about"] == "mcp"] == ["problem"]
+    answer = json.loads(locus("doctor", "--json").out)
+    assert [one["level"] for one in answer["findings"] if one["about"] == "mcp"] == ["problem"]

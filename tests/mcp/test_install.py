@@ -66,9 +66,9 @@ def test_what_somebody_has_stays_as_it_is(work: Path, locus: Locus, agent: str) 
     assert path.read_bytes() == once
     for line in text.splitlines():
         assert line.strip(" \t{}") in once.decode()
-    said = json.loads(locus("mcp", "uninstall", "--agent", agent, "--json").text)
+    answer = json.loads(locus("mcp", "uninstall", "--agent", agent, "--json").text)
 
-    assert [change["change"] for change in said["changes"]] == ["edited"]
+    assert [change["change"] for change in answer["changes"]] == ["edited"]
     assert path.read_bytes() == text.encode() or agent == "opencode"  # whose empty `mcp` goes as well
     assert "locus" not in path.read_text() and "mine" in path.read_text()
     assert "No server of ours" in locus("mcp", "uninstall").err
@@ -149,8 +149,8 @@ def test_an_older_entry_of_ours_is_renewed(tmp_path: Path) -> None:
     )
     engine.install(REAL, "codex", str(path), ["locus", "mcp"], homes)
 
-    said = tomllib.loads(path.read_text())
-    assert said == {"b": {"c": 1}, "mcp_servers": {"locus": {"command": "locus", "args": ["mcp"]}}}
+    reported = tomllib.loads(path.read_text())
+    assert reported == {"b": {"c": 1}, "mcp_servers": {"locus": {"command": "locus", "args": ["mcp"]}}}
 
 
 def test_the_users_file_of_claude_code_is_where_it_looks(tmp_path: Path) -> None:
@@ -174,14 +174,14 @@ def test_a_server_that_does_not_start_is_not_installed(
         ended.code == 1
         and f"locus is not on the PATH. No settings were changed. Next: put {here}" in ended.err
     )
-    for does, said in (
+    for does, item in (
         ("exit 7", "exit code 7"),
         ("echo '{}'; read line; sleep 9", "no answer"),
         ("cat", "no answer"),
     ):
         server_program(tmp_path / "bin", does)
         ended = locus("mcp", "install", "--agent", "claude-code")
-        assert ended.code == 1 and f"does not start: {said}" in ended.err
+        assert ended.code == 1 and f"does not start: {item}" in ended.err
     (tmp_path / "bin/mcp.py").write_text("raise ImportError('not here')\n")
     monkeypatch.setenv("PATH", f"{here}:/usr/bin:/bin")
     with monkeypatch.context() as without:

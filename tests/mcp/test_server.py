@@ -85,12 +85,12 @@ def events(project: Path, *types: str) -> list[Event]:
 def test_both_eras_list_the_tools_and_call_one(either: Served) -> None:
     """What docs/mcp.md names is there in either era, each tool marked as one that reads or one that adds."""
     listed = either.portal.call(either.client.list_tools).tools
-    said = {tool.name: tool.annotations for tool in listed}
+    payload = {tool.name: tool.annotations for tool in listed}
 
     assert either.client.protocol_version in ("2026-07-28", "2025-11-25")
-    assert set(said) == READING | WRITING
-    assert {name for name, of in said.items() if of.read_only_hint} == READING
-    assert not any(of.destructive_hint or of.open_world_hint for of in said.values())
+    assert set(payload) == READING | WRITING
+    assert {name for name, of in payload.items() if of.read_only_hint} == READING
+    assert not any(of.destructive_hint or of.open_world_hint for of in payload.values())
     # A server that was started for a store names no argument for another one.
     named = {"store" in tool.input_schema["properties"] for tool in listed}
     assert named == {either.client.protocol_version == "2026-07-28"}
@@ -110,13 +110,13 @@ def test_definitions_cost_at_most_3000_tokens(either: Served) -> None:
 def test_an_argument_means_the_same_in_every_tool(either: Served) -> None:
     """One name, one type and one description for a thing; what tools differ in is what they demand."""
     listed = either.portal.call(either.client.list_tools).tools
-    said: dict[str, set[tuple[str, str | None]]] = {}
+    payload: dict[str, set[tuple[str, str | None]]] = {}
     for tool in listed:
         for name, schema in tool.input_schema["properties"].items():
-            said.setdefault(name, set()).add((schema["type"], schema.get("description")))
+            payload.setdefault(name, set()).add((schema["type"], schema.get("description")))
     optional = {"description", "message", "summary"}  # whose tools say what they take
-    assert {name: forms for name, forms in said.items() if len(forms) > 1 and name not in optional} == {}
-    assert not {"session", "paths", "agent"} & set(said)
+    assert {name: forms for name, forms in payload.items() if len(forms) > 1 and name not in optional} == {}
+    assert not {"session", "paths", "agent"} & set(payload)
 
 
 ASKED: dict[str, dict[str, Any]] = {
@@ -271,7 +271,7 @@ def test_an_event_goes_to_the_active_session(legacy: Served, project: Path) -> N
     active = legacy.call("session_start", focus="active").split("[", 1)[1].split("]")[0]
     legacy.call("post_event", event_type="warning", content="by default", path=str(project / "src/a.py"))
     legacy.call("post_event", event_type="mutation", content="by name", session_id=named)
-    said = legacy.call("store_decision", summary="Use UTC", reasoning="servers move")
+    reported = legacy.call("store_decision", summary="Use UTC", reasoning="servers move")
     legacy.call("store_error", context="ImportError", message="no module", command_or_file="pytest")
     legacy.call("store_feedback", message="well done", sentiment="positive")
     legacy.call("session_end")
@@ -288,7 +288,7 @@ def test_an_event_goes_to_the_active_session(legacy: Served, project: Path) -> N
     }
     assert posted["by default"]["path"] == "src/a.py"
     assert {e["event_kind"] for e in posted.values()} == {"observation", "action"}
-    [decision] = [e for e in events(project, "decision") if e["event_id"] in said]
+    [decision] = [e for e in events(project, "decision") if e["event_id"] in reported]
     assert decision["payload"] == {"decision": "Use UTC", "reasoning": "servers move"}
     assert decision["session_id"] == active.removeprefix("sess-")
     assert events(project, "error")[-1]["error_type"] == "ImportError"
@@ -360,8 +360,8 @@ def test_the_store_around_a_server_passes_the_walls_of_a_hook_and_is_named(tmp_p
         assert it.call("who").startswith(f"{RECORD}{named}")
         assert it.call("store_decision", summary="Serve tea").startswith(named)
         [found, *_] = it.portal.call(it.client.list_resources).resources
-        [told] = it.portal.call(it.client.read_resource, found.uri).contents
-        assert told.text.startswith(f"{RECORD}{named}")
+        [reported] = it.portal.call(it.client.read_resource, found.uri).contents
+        assert reported.text.startswith(f"{RECORD}{named}")
         assert "Store: " not in it.call("sql", query="select 1", store=str(own))
         assert "No Locus store" in it.refusal("who", store="/").replace("no L", "No L")
         assert "must be an absolute path" in it.refusal("who", store=".")
@@ -420,8 +420,8 @@ def test_a_broken_message_and_a_client_that_leaves(project: Path) -> None:
         assert answers[-1]["result"]["serverInfo"]["name"] == "locus"
         errors = [(one["id"], one["error"]["code"]) for one in answers[:-1]]
         assert errors == [(None, -32700), (None, -32700), (9, -32700), ("ten", -32600)]
-        said = [{"jsonrpc": "2.0", "method": "notifications/initialized"}, ask]
-        server.stdin.write("".join(json.dumps(one) + "\n" for one in said).encode())
+        listed = [{"jsonrpc": "2.0", "method": "notifications/initialized"}, ask]
+        server.stdin.write("".join(json.dumps(one) + "\n" for one in listed).encode())
         server.stdin.flush()
         while not (child := _child_of(server.pid)):
             time.sleep(0.01)

@@ -72,8 +72,8 @@ def test_reading_writes_nothing(project: Path) -> None:
 
 def test_the_tools_that_read_are_all_there() -> None:
     """The list above is that of the tools; shared context, which is off by default, is tried elsewhere."""
-    said = {name for name, tool in TOOLS.items() if not tool.writes}
-    assert said == {tool for tool, _, _ in READING} | {"context_bundle"}
+    payload = {name for name, tool in TOOLS.items() if not tool.writes}
+    assert payload == {tool for tool, _, _ in READING} | {"context_bundle"}
 
 
 def test_contents_are_shown_as_far_as_they_may_be(project: Path) -> None:
@@ -164,8 +164,8 @@ def test_sql_that_does_not_end_is_ended(project: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sql, "TIMEOUT_S", 25.0)
     with pytest.raises(QueryError, match="memory"):
         ask(project, "sql", query="select length(repeat('x', 4000000000))")
-    said = ask(project, "sql", query="select * from range(20000)")
-    assert "more than 10,000 rows; these are the first, one a line" in said
+    reported = ask(project, "sql", query="select * from range(20000)")
+    assert "more than 10,000 rows; these are the first, one a line" in reported
 
 
 def test_a_call_that_takes_too_long_is_answered(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +291,7 @@ def test_context_that_is_shared_is_bundled(tmp_path: Path) -> None:
     make_project(tmp_path / "shared")
     (tmp_path / "shared/.locus/config.toml").write_text("[context]\nshared = true\n")
     try:
-        said = ask(tmp_path / "shared", "context_bundle", workstream="tea")
+        reported = ask(tmp_path / "shared", "context_bundle", workstream="tea")
     except EventLogError as error:
-        said = str(error)
-    assert "tea" in said or "repo" in said.lower()
+        reported = str(error)
+    assert "tea" in reported or "repo" in reported.lower()

@@ -68,7 +68,7 @@ def facts(prepared: Path) -> "dict[str, Any]":
         return briefing_of_log.gather(opened)
 
 
-def told(
+def briefed(
     facts: "dict[str, Any]",
     reader: BriefingReader | None = None,
     top: Path | None = None,
@@ -97,7 +97,7 @@ def part(text: str, title: str) -> list[str]:
 def test_a_briefing_has_its_parts_in_order(facts: dict[str, Any]) -> None:
     """S1-27, S1-54, S3-23, S3-28, S4-1, S4-35: the last turn, warnings, active sessions, relevant, what
     failed, files; all codes, as lines of their own: no title, no bullets, no quotation."""
-    text = told(facts, BriefingReader("claude-code")).text
+    text = briefed(facts, BriefingReader("claude-code")).text
     titles = [line for line in text.split("\n") if line.startswith("#")]
 
     assert titles[0].startswith("# Briefing: locus (repository 0123456789ab), events up to ")
@@ -110,7 +110,7 @@ def test_a_briefing_has_its_parts_in_order(facts: dict[str, Any]) -> None:
         "## Files changed last",
         "## Project",
     ]
-    assert "## Open decisions (1)" in told(facts).text
+    assert "## Open decisions (1)" in briefed(facts).text
     made = "proj:locus\nimpl:token.py\nimpl:parser.py\n"
     left = f"{made}dec:keep-tokens-in-the-cookie-the-mobile-client-reads-it\n"
     assert f"\n\n{left}block:tool_failure:2-tests-failed\n" in text
@@ -128,29 +128,29 @@ def test_a_briefing_has_its_parts_in_order(facts: dict[str, Any]) -> None:
 def test_the_section_on_active_sessions(facts: dict[str, Any]) -> None:
     """S3-28: `[sess-ID] agent: "focus" (scope) — started 2h ago`, or minutes."""
     by_agent = {one["agent"]: f"sess-{one['id']}" for one in facts["sessions"]}
-    lines = part(told(facts, later_us=2 * HOUR_US + 1).text, "Active Sessions (2)")
+    lines = part(briefed(facts, later_us=2 * HOUR_US + 1).text, "Active Sessions (2)")
 
     assert set(lines) == {
         f'[{by_agent["claude-code"]}] claude-code: "{AUTH}" (src/auth/) — started 2h ago',
         f'[{by_agent["cursor"]}] cursor: "adding tests" (tests/) — started 2h ago',
     }
-    assert part(told(facts).text, "Active")[0].endswith("started 0m ago")
-    assert len(told(facts).active_sessions) == 2
+    assert part(briefed(facts).text, "Active")[0].endswith("started 0m ago")
+    assert len(briefed(facts).active_sessions) == 2
 
 
 def test_a_briefing_is_about_what_the_agents_session_is_about(facts: dict[str, Any]) -> None:
     """S3-24, S3-25, S3-26, S3-27: without a focus the agent's active session gives it, and it says so."""
-    scoped = told(facts, BriefingReader("claude-code"))
-    said = told(facts, BriefingReader("claude-code", "the parser", ["src/"]))
-    whole = told(facts, BriefingReader("nobody"))
+    scoped = briefed(facts, BriefingReader("claude-code"))
+    reported = briefed(facts, BriefingReader("claude-code", "the parser", ["src/"]))
+    whole = briefed(facts, BriefingReader("nobody"))
 
     assert f"Briefing scoped to session: {AUTH} [src/auth/]\n" in scoped.text
     assert (scoped.focus, scoped.scope) == (AUTH, ["src/auth/"])
     relevant = part(scoped.text, "Relevant")
     assert any("src/auth/token.py" in line for line in relevant)
     assert not any("src/parser.py" in line for line in relevant)
-    assert "Briefing scoped to: the parser [src/]\n" in said.text and said.scoped_by is None
-    assert '"src/parser.py"' in part(said.text, "Relevant")[0]
+    assert "Briefing scoped to: the parser [src/]\n" in reported.text and reported.scoped_by is None
+    assert '"src/parser.py"' in part(reported.text, "Relevant")[0]
     assert "scoped to" not in whole.text and "## Relevant" not in whole.text
 
 
@@ -175,7 +175,7 @@ def test_a_claim_about_a_file_says_what_became_of_it(
     """S2-21, P7: unchanged, changed since, gone, or still gone, by the content that is there now."""
 
     def marks() -> dict[str, str]:
-        lines = part(told(facts, None, tmp_path).text, "Files")
+        lines = part(briefed(facts, None, tmp_path).text, "Files")
         return {line.split('"')[1]: line.rpartition("(")[2].rstrip(")") for line in lines}
 
     same = {"src/auth/token.py": "unchanged", "src/parser.py": "unchanged", "old.py": "still gone"}
@@ -244,10 +244,10 @@ def test_recorded_text_stays_within_its_quotation(store: Store) -> None:
 @given(st.text(max_size=400), st.integers(1, 60))
 def test_a_quotation_is_one_bounded_line(text: str, size: int) -> None:
     """P5: nothing that is recorded ends its line or its quotes."""
-    said = quoted(text, size)
+    reported = quoted(text, size)
 
-    assert said.isprintable() and len(said) <= size + 2
-    assert said[0] == said[-1] == '"' and '"' not in said[1:-1]
+    assert reported.isprintable() and len(reported) <= size + 2
+    assert reported[0] == reported[-1] == '"' and '"' not in reported[1:-1]
     assert harmless(harmless(text, 400), 400) == harmless(text, 400)
 
 
@@ -354,9 +354,9 @@ def test_a_reader_that_only_asks_changes_nothing(store: Store) -> None:
     asked = briefing_of_log.brief(store, BriefingReader(), late_us, 900, writes=False)
 
     assert store.journal.next_position() == before and not Path(store.layout.briefing).exists()
-    told = briefing_of_log.brief(store, BriefingReader(), late_us, 900)
+    briefed = briefing_of_log.brief(store, BriefingReader(), late_us, 900)
     assert store.journal.next_position() == before + 2 and Path(store.layout.briefing).exists()
-    assert asked.text.split("\n")[2:] == told.text.split("\n")[2:]
+    assert asked.text.split("\n")[2:] == briefed.text.split("\n")[2:]
 
 
 def test_a_decision_is_open_until_it_is_taken_back(store: Store) -> None:
@@ -408,8 +408,8 @@ def test_many_meetings_leave_the_kept_facts_small(store: Store) -> None:
             turn.file(f"src/{number:02}.py", before=None, after=agent.encode())
     facts = briefing_of_log.gather(store)
     assert (len(facts["overlaps"]), facts["overlaps_total"]) == (50, 60)
-    told, untold = (brief(store, BriefingReader(overlaps=wanted)) for wanted in (True, False))
-    counted = [made.shown["warnings"] + made.left_out.get("warnings", 0) for made in (told, untold)]
+    briefed, untold = (brief(store, BriefingReader(overlaps=wanted)) for wanted in (True, False))
+    counted = [made.shown["warnings"] + made.left_out.get("warnings", 0) for made in (briefed, untold)]
     assert counted[0] == counted[1] + 60
 
 

@@ -60,10 +60,10 @@ def hook(work: Path, agent: str, name: str = "SessionStart", *, starts: bool = F
     """What one hook prints. Args: starts: whether it may start processes."""
     if agent == "opencode" and name == "SessionStart":
         name = "session.created"
-    said = {"session_id": "s-1", "cwd": str(work), "hook_event_name": name, "source": "startup", **fields}
+    payload = {"session_id": "s-1", "cwd": str(work), "hook_event_name": name, "source": "startup", **fields}
     done = subprocess.run(
         [sys.executable, "-m", "locus_cli.hook_entry", agent],
-        input=json.dumps(said).encode(),
+        input=json.dumps(payload).encode(),
         capture_output=True,
         cwd=work.parent,
         env={
@@ -79,7 +79,7 @@ def hook(work: Path, agent: str, name: str = "SessionStart", *, starts: bool = F
 
 def test_a_briefing_is_given_while_its_session_is_recorded(work: Path, store: Store) -> None:
     """P4: who waits for the one does not wait for the other, here for a lock that somebody else holds."""
-    said = {"session_id": "s-1", "cwd": str(work), "hook_event_name": "SessionStart", "source": "startup"}
+    payload = {"session_id": "s-1", "cwd": str(work), "hook_event_name": "SessionStart", "source": "startup"}
     hook_process = subprocess.Popen(
         [sys.executable, "-m", "locus_cli.hook_entry", "claude-code"],
         stdin=subprocess.PIPE,
@@ -90,7 +90,7 @@ def test_a_briefing_is_given_while_its_session_is_recorded(work: Path, store: St
     with hook_process as agent, acquire(REAL, store.layout, APPEND, timeout_s=10):
         assert agent.stdin is not None and agent.stdout is not None
         before_s, recorded = time.monotonic(), store.status().events
-        agent.stdin.write(json.dumps(said).encode())
+        agent.stdin.write(json.dumps(payload).encode())
         agent.stdin.close()
         given = agent.stdout.readline()
         assert "keep the old parser" in text_in(given) and time.monotonic() - before_s < 20
@@ -99,10 +99,10 @@ def test_a_briefing_is_given_while_its_session_is_recorded(work: Path, store: St
 
 
 def text_in(data: bytes) -> str:
-    said = json.loads(data)
-    assert list(said) == ["hookSpecificOutput"]
-    assert said["hookSpecificOutput"]["hookEventName"] == "SessionStart"
-    return str(said["hookSpecificOutput"]["additionalContext"])
+    answer = json.loads(data)
+    assert list(answer) == ["hookSpecificOutput"]
+    assert answer["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+    return str(answer["hookSpecificOutput"]["additionalContext"])
 
 
 def now(store: Store) -> "dict[str, Any]":
@@ -217,8 +217,8 @@ def test_a_session_of_another_repository_goes_on(store: Store) -> None:
     """S3-21: a session supersedes the one that its agent had in the same repository, and no other."""
     briefing_of_log.export(store)
     for repo, session in (("r1", "aaaaaaaa"), ("r2", "bbbbbbbb"), ("r2", "cccccccc")):
-        said = {"agent": "codex", "repo": repo, "session_id": session, "payload": {"session_id": session}}
-        store.append([{"event_type": "session", "operation": "start", "status": "active", **said}])
+        payload = {"agent": "codex", "repo": repo, "session_id": session, "payload": {"session_id": session}}
+        store.append([{"event_type": "session", "operation": "start", "status": "active", **payload}])
 
     active = [one["id"] for one in now(store)["sessions"] if one["agent"] == "codex"]
     assert active == ["cccccccc", "aaaaaaaa"]
@@ -232,12 +232,12 @@ def test_an_error_that_was_dealt_with_since_is_shown_no_more(store: Store) -> No
     exploratory."""
 
     def call(id: str, tool: str, args: dict[str, str], success: bool, **columns: object) -> dict[str, object]:
-        said = {"success": success, "tool": tool, "tool_use_id": id, "payload": {"args": args}, **columns}
-        return {"event_type": "action", **session, **said}
+        fields = {"success": success, "tool": tool, "tool_use_id": id, "payload": {"args": args}, **columns}
+        return {"event_type": "action", **session, **fields}
 
     def error(id: str | None, tool: str | None, text: str, **columns: object) -> dict[str, object]:
-        said = {"tool": tool, "tool_use_id": id, "payload": {"message": text}, **columns}
-        return {"event_type": "error", **session, **said}
+        fields = {"tool": tool, "tool_use_id": id, "payload": {"message": text}, **columns}
+        return {"event_type": "error", **session, **fields}
 
     session = {"session_id": "abcdefgh", "turn": 1}
     make, edit = {"command": "make"}, {"file_path": "a.py"}
@@ -413,17 +413,19 @@ def test_the_hook_that_tells_loads_no_heavy_module(work: Path, tmp_path: Path) -
         assert (
             store.redactor.problem is None
         )  # the first to read the settings keeps what came of parsing them
-    said = tmp_path / "SessionStart"
+    reported = tmp_path / "SessionStart"
     fields = {"session_id": "s", "cwd": str(work), "hook_event_name": "SessionStart", "source": "startup"}
-    said.write_text(json.dumps(fields))
+    reported.write_text(json.dumps(fields))
     site = str(Path(blake3.__file__).parent.parent)
-    probe = HOOK_PROBE.format(root=str(ROOT), site=site, inputs=[str(said)], target=str(tmp_path / "none"))
+    probe = HOOK_PROBE.format(
+        root=str(ROOT), site=site, inputs=[str(reported)], target=str(tmp_path / "none")
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    *told, at_import, in_all = done.stdout.splitlines()
+    *output, at_import, in_all = done.stdout.splitlines()
 
-    assert "Look at the parser" in told[0]
+    assert "Look at the parser" in output[0]
     assert at_import == "locus_cli.hook_entry"
     banned = {
         "click", "pyarrow", "duckdb", "orjson", "dataclasses", "typing", "pathlib", "re", "enum", "json",
@@ -448,8 +450,8 @@ def test_a_session_within_seconds_is_given_the_codes_of_the_very_last(
     def tool(
         name: str, use: str, event: str = "PostToolUse", error: str | None = None, **args: object
     ) -> None:
-        said = {"tool_name": name, "tool_use_id": use, "tool_input": args, "prompt_id": "p"}
-        hook(work, "claude-code", event, session_id="s-2", **said, **({"error": error} if error else {}))
+        payload = {"tool_name": name, "tool_use_id": use, "tool_input": args, "prompt_id": "p"}
+        hook(work, "claude-code", event, session_id="s-2", **payload, **({"error": error} if error else {}))
 
     old = Recorder(store, agent="cursor").start_turn("Old work")
     old.decision("backoff", "jitter")

@@ -412,9 +412,9 @@ def test_what_a_user_wrote_is_noted_where_it_is_asked_for(
     files were modified; the next start is given the lines. Without asking, nobody guesses from a prompt."""
     worked(store)
     messages = ("Decision: we ship on Friday", "I am BLOCKED by the missing certificate of it", "Thank you")
-    said = [part for message in messages for part in ("--said", message)]
-    assert run(["--store", store.layout.root, "codes", *said, "--export"]) == 0
-    lines, told = capsys.readouterr()
+    listed = [part for message in messages for part in ("--said", message)]
+    assert run(["--store", store.layout.root, "codes", *listed, "--export"]) == 0
+    lines, output = capsys.readouterr()
 
     assert lines.splitlines() == [
         *LINES[:4],
@@ -422,7 +422,7 @@ def test_what_a_user_wrote_is_noted_where_it_is_asked_for(
         "block:user_reported:I-am-BLOCKED-by-the-missing-ce",
         *LINES[4:],
     ]
-    assert told.endswith("active-locus.json: 1 file\n")
+    assert output.endswith("active-locus.json: 1 file\n")
     package = SessionContextInjector(store.layout.root).inject("locus")
     assert package is not None and f"{package.codes}\n" == lines
 

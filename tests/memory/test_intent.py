@@ -67,8 +67,8 @@ def test_no_scope_and_an_empty_one_are_the_same(store: Store) -> None:
     assert intent.start(store, "a", AUTH).scope is None
     assert intent.start(store, "b", AUTH, []).scope is None
     assert intent.start(store, "c", AUTH, ["", "./"]).scope is None
-    said = [event["payload"] for event in store.events(event_types=["session"])]
-    keys = [list(payload) for payload in said if isinstance(payload, dict)]
+    listed = [event["payload"] for event in store.events(event_types=["session"])]
+    keys = [list(payload) for payload in listed if isinstance(payload, dict)]
     assert keys == [["slug", "session_id", "focus"]] * 3
 
 
@@ -96,8 +96,8 @@ def test_a_session_of_a_hook_ends_the_one_before_and_takes_over_what_was_declare
     (first,) = intent.at_work(store)
     assert (first.focus, first.scope, first.declared) == ("locus", None, False)
 
-    said = intent.start(store, "codex", AUTH, ["src/auth/"])
-    begun(store, "codex", said.opened_us or 0, "theirs")
+    reported = intent.start(store, "codex", AUTH, ["src/auth/"])
+    begun(store, "codex", reported.opened_us or 0, "theirs")
     begun(store, "claude-code", 20, "second")
     active = {one.agent_session_id: one for one in intent.at_work(store)}
 
@@ -111,8 +111,8 @@ def test_what_sessions_are_about_is_in_sql(store: Store, capsys: pytest.CaptureF
     """S3-2: `locus sql` has focus, scope and description of sessions, those handed on too; null where nobody
     declared any."""
     begun(store, "claude-code", 10, "first")
-    said = intent.start(store, "codex", AUTH, ["src/auth/", "a.py"], "for the audit")
-    begun(store, "codex", said.opened_us or 0, "theirs")
+    reported = intent.start(store, "codex", AUTH, ["src/auth/", "a.py"], "for the audit")
+    begun(store, "codex", reported.opened_us or 0, "theirs")
     over = intent.start(store, "cursor", TESTS)
     intent.end(store, over)
     begun(store, "cursor", intent.now_us(store), "later")
@@ -187,12 +187,12 @@ def test_an_imported_history_does_not_become_stale(store: Store) -> None:
 
 def test_what_another_session_followed_stays_over_when_that_one_ends(store: Store) -> None:
     """S3-32: a declared session that its agent's own came after is over, also when that one has ended."""
-    told = intent.start(store, "claude-code", AUTH)
+    reported = intent.start(store, "claude-code", AUTH)
     begun(store, "claude-code", intent.now_us(store), "theirs")
     for _ in range(2):
         (only,) = intent.listed(store, active_only=False, agent="claude-code")[:1]
         assert only.agent_session_id == "theirs" and only.declared
-        over = intent.find(store, told.session_id)
+        over = intent.find(store, reported.session_id)
         assert (over.status, over.end_reason) == ("closed", "superseded")
         assert [one.session_id for one in intent.listed(store)] == [only.session_id] * only.is_active
         if only.is_active:
@@ -245,9 +245,9 @@ def test_the_calls_of_engrams_store(store: Store) -> None:
     assert stale.ended_at == "2026-02-02T10:00:00.000000Z"
     assert engram.list_sessions() == [] and engram.get_active_session("claude-code") is None
     three = engram.insert_session(Session("", "cursor", TESTS))
-    told = engram.insert(Event("discovery", "cursor", "it is slow", ["src/a.py"], session_id=three.id))
-    kept = store.event(told.id)
-    assert told.session_id == three.id == f"sess-{kept['session_id']}" and kept["path"] == "src/a.py"
+    reported = engram.insert(Event("discovery", "cursor", "it is slow", ["src/a.py"], session_id=three.id))
+    kept = store.event(reported.id)
+    assert reported.session_id == three.id == f"sess-{kept['session_id']}" and kept["path"] == "src/a.py"
     assert (engram.cleanup_stale_sessions(1), engram.cleanup_stale_sessions(-1)) == (0, 1)
     with pytest.raises(InvalidEvent, match="discovery"):
         engram.insert(Event("rumour", "a", "b"))
@@ -273,10 +273,10 @@ class ReadOnly(FileSystem):
 
 def test_fields_are_json(store: Store) -> None:
     """S3-40: a session as JSON."""
-    said = intent.fields(intent.start(store, "claude-code", AUTH, ["src/"]))
+    reported = intent.fields(intent.start(store, "claude-code", AUTH, ["src/"]))
 
-    assert json.loads(json.dumps(said)) == said
-    assert (said["agent_id"], said["focus"], said["scope"], said["ended_at"]) == (
+    assert json.loads(json.dumps(reported)) == reported
+    assert (reported["agent_id"], reported["focus"], reported["scope"], reported["ended_at"]) == (
         "claude-code",
         AUTH,
         ["src/"],
@@ -286,11 +286,11 @@ def test_fields_are_json(store: Store) -> None:
 
 def test_sql_and_commands_know_the_same_active_sessions(store: Store) -> None:
     """S1-19, S3-8: with two windows, a session that was left, and one that was resumed after its end."""
-    told = (
+    reported = (
         ("a", "start"), ("b", "start"), ("a", "end"), ("a", "resume"), ("b", "note"), ("c", "start"),
         ("d", "start"), ("d", "end"),
     )  # fmt: skip
-    for number, (session, operation) in enumerate(told):
+    for number, (session, operation) in enumerate(reported):
         begun(store, "codex", number + 1, session, operation)
         if number == 5:
             store.seal()

@@ -93,15 +93,15 @@ def test_what_does_not_come_to_its_end_is_left(tmp_path: Path) -> None:
     """P7: a turn under way and one of a commit say what is known of them."""
     with new_store(tmp_path / ".locus") as store:
 
-        def told() -> list[str]:
+        def shown() -> list[str]:
             text = briefing_of_log.brief(store, BriefingReader(), intent.now_us(store)).text
             return [line.partition("] ")[2] for line in text.partition("## Last turn\n")[2].split("\n")]
 
         session = {"session_id": "abcdefgh", "turn": 1, "event_type": "turn", "operation": "start"}
         store.append([{**session, "agent": "git", "title": "Say hello"}])
-        assert told()[0].endswith('git did: "Say hello"') and "left" not in told()[1]
+        assert shown()[0].endswith('git did: "Say hello"') and "left" not in shown()[1]
         store.append([{**session, "turn": 2, "agent": "codex", "payload": {"user_message": "Go on"}}])
-        _, outcome, left, *_ = told()
+        _, outcome, left, *_ = shown()
     assert outcome == "came of it: its end is not recorded"
     assert left == "left: the request itself, which did not come to its end"
 

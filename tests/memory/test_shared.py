@@ -347,10 +347,10 @@ def test_a_summary_claims_nothing_that_the_ledger_does_not_show(
     contexts: ContextStore, key: EntryKey
 ) -> None:
     """S2-14: what the summary says to be done needs an entry of the ledger."""
-    said = {**SUMMARY, "working_summary": {"text": "We looked around. numbers are implemented"}}
+    payload = {**SUMMARY, "working_summary": {"text": "We looked around. numbers are implemented"}}
     with pytest.raises(Refused, match="no evidence names it"):
-        write(contexts, PLANNING, key, said)
-    write(contexts, PLANNING, key, {**said, "evidence_ledger": [EVIDENCE]})
+        write(contexts, PLANNING, key, payload)
+    write(contexts, PLANNING, key, {**payload, "evidence_ledger": [EVIDENCE]})
 
     assert contexts.entry(PLANNING, key)["working_summary"]["text"].endswith("implemented")
 

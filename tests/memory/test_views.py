@@ -46,8 +46,8 @@ def test_every_view_that_is_gone_is_made_again_with_the_same_bytes(tmp_path: Pat
         turn.action("TodoWrite", {"todos": [{"content": "add a sign", "status": "pending"}]})
         turn.end(title="Numbers read")
         for phase in (PLANNING, IMPLEMENTATION):
-            said = {"feature_request": "read numbers", "pinned_rules": ["no eval"]}
-            write(ContextStore(store, root), phase, EntryKey(store.repo_hash, "main", "parser"), said)
+            payload = {"feature_request": "read numbers", "pinned_rules": ["no eval"]}
+            write(ContextStore(store, root), phase, EntryKey(store.repo_hash, "main", "parser"), payload)
         store.seal()
         paths = write_views(store, root)
         before = [path.read_bytes() for path in paths]

@@ -58,8 +58,12 @@ def test_who_is_at_work_and_what_each_touched(store: Store) -> None:
     ]
     assert (workers[0].touches[0].event_id, workers[0].touches[0].how) == (last, "changed")
     assert who.overlaps(workers) == []
-    said = who.fields(workers[0])
-    assert (said["id"], said["scope"], said["files"][0]["path"]) == (one.name, ["src/auth/"], "src/a.py")
+    reported = who.fields(workers[0])
+    assert (reported["id"], reported["scope"], reported["files"][0]["path"]) == (
+        one.name,
+        ["src/auth/"],
+        "src/a.py",
+    )
 
 
 def test_two_that_change_one_file_learn_of_each_other(store: Store) -> None:

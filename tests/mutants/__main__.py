@@ -106,8 +106,8 @@ def takes_away(mutant: Mutant) -> str:
 
 def show(verdict: Verdict, *, verbose: bool) -> None:
     mutant = verdict.mutant
-    said = "killed" if verdict.is_killed else "SURVIVED"
-    print(f"{said:8} {verdict.seconds:6.1f} s  {mutant.name}  [{takes_away(mutant)}]", flush=True)
+    payload = "killed" if verdict.is_killed else "SURVIVED"
+    print(f"{payload:8} {verdict.seconds:6.1f} s  {mutant.name}  [{takes_away(mutant)}]", flush=True)
     for test, run in zip(mutant.tests, verdict.runs, strict=True):
         if verbose or not verdict.is_killed:
             print(f"         {run.outcome:7} {run.seconds:6.1f} s  {test}", flush=True)

@@ -68,7 +68,7 @@ class Ground:
         }
         self._scratch.mkdir()
         self._changes = 0
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-c", _WHICH],
             cwd=self.root,
             env=self._environment,
@@ -76,8 +76,8 @@ class Ground:
             text=True,
         )
         expected = [str(self.root / name / "__init__.py") for name in ("eventlog", "locus_cli")]
-        if said.stdout.split("\n")[:2] != expected:
-            raise RuntimeError(f"the copy is not what is imported:\n{said.stdout}{said.stderr}")
+        if output.stdout.split("\n")[:2] != expected:
+            raise RuntimeError(f"the copy is not what is imported:\n{output.stdout}{output.stderr}")
 
     def sound(self, test: str) -> Run:
         """The test on the code as it is."""

@@ -68,8 +68,8 @@ def test_uv_installs_it_to_stay(machine: Machine) -> None:
     )
     settings = (machine.project / ".claude/settings.local.json").read_text()
     (line,) = set(re.findall(r'"command": "(.*)"', settings))
-    said = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "Try uv"}
-    call = json.dumps({**said, "cwd": str(machine.project)})
+    payload = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "Try uv"}
+    call = json.dumps({**payload, "cwd": str(machine.project)})
     machine.run(f"printf %s {shlex.quote(call)} | ( {line} )", machine.project)
 
     assert str(machine.home / ".local/share/uv/tools") in line

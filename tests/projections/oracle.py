@@ -167,9 +167,9 @@ def _on_any(row: Row, event: Row) -> None:
 def _on_anchor(row: Row, event: Row, ended: str) -> None:
     """P2: a lifecycle event writes the keys it has and leaves the others."""
     operation = event["operation"]
-    said = json.loads(event["payload"])
+    answer = json.loads(event["payload"])
     status = event["status"] or {"start": "active", "end": ended}.get(operation)
-    if operation == "start" and event["event_type"] == "session" and _is_of_import(event, said):
+    if operation == "start" and event["event_type"] == "session" and _is_of_import(event, answer):
         status = "closed"
     if status is not None:
         row["status"] = status
@@ -180,7 +180,7 @@ def _on_anchor(row: Row, event: Row, ended: str) -> None:
         row["started_at"] = _least(row["started_at"], at)
     if operation == "end":
         row["end_at"] = _greatest(row["end_at"], at)
-    for key, value in said.items():
+    for key, value in answer.items():
         if value is not None:
             row["said"][key] = value
 
@@ -252,19 +252,19 @@ def _finish(row: Row, ended_at: str) -> None:
 
 def _finish_turn(turn: Row) -> None:
     _finish(turn, "completed_at")
-    said = turn.pop("said")
+    reported = turn.pop("said")
     is_commit = turn["agent"] == "git"
     turn["rewritten"] = turn["status"] == "rewritten" if is_commit else None
-    turn["line_place"] = said.get("line_place")
+    turn["line_place"] = reported.get("line_place")
     if is_commit and turn["status"] == "active":
         turn["status"] = "incomplete"
-    turn["user_request"] = said.get("user_request", said.get("user_message"))
+    turn["user_request"] = reported.get("user_request", reported.get("user_message"))
     turn["happened_at"] = turn["started_at"]
     del turn["last_at"]
     if turn["title"] is None and turn["user_request"] is not None:
         turn["title"] = turn["user_request"].splitlines()[0]
-    turn["outcome"] = said.get("outcome")
-    turn["files_modified"] = sorted(turn["files_modified"] | set(said.get("files_modified", ())))
+    turn["outcome"] = reported.get("outcome")
+    turn["files_modified"] = sorted(turn["files_modified"] | set(reported.get("files_modified", ())))
     of_turn = turn.pop("events")
     turn["start_certainty"] = certainty_of(of_turn, "start").state
     turn["end_certainty"] = certainty_of(of_turn, "end").state
@@ -272,11 +272,11 @@ def _finish_turn(turn: Row) -> None:
 
 def _finish_session(session: Row) -> None:
     _finish(session, "ended_at")
-    said = session.pop("said")
+    reported = session.pop("said")
     del session["named"], session["ended"]
     outcome = session.pop("outcome")
-    session["summary"] = outcome if said.get("summary") is None else said["summary"]
-    session["end_reason"] = None if session["status"] in (None, "active") else said.get("end_reason")
+    session["summary"] = outcome if reported.get("summary") is None else reported["summary"]
+    session["end_reason"] = None if session["status"] in (None, "active") else reported.get("end_reason")
     session["files_modified"] = sorted(session["files_modified"])
     if session["opened_position"] is None:
         session["opened_position"] = session["first_position"]

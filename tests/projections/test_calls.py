@@ -29,9 +29,9 @@ COMMANDS: tuple[tuple[str, list[str]], ...] = (
 
 
 def call(number: int, tool: str, args: Any = None, **columns: Any) -> dict[str, Any]:
-    said = {"session_id": "s1", "turn": 1, "cwd": HOME, "success": True, **columns}
-    payload = {"args": args} | said.pop("payload", {})
-    return event("action", number, tool=tool, payload=payload, **said)
+    fields = {"session_id": "s1", "turn": 1, "cwd": HOME, "success": True, **columns}
+    payload = {"args": args} | fields.pop("payload", {})
+    return event("action", number, tool=tool, payload=payload, **fields)
 
 
 def anchor(log: Log, columns: str, turn: int = 1) -> tuple[Any, ...]:

@@ -77,8 +77,15 @@ def test_an_excerpt_gives_what_pyarrow_gives(tmp_path: Path, time_us: int) -> No
 
 def test_an_excerpt_of_sessions_gives_what_pyarrow_gives(tmp_path: Path) -> None:
     """I14, I37: a search for the names of sessions finds those that the segments hold."""
-    told: dict[str, Any] = {"event_type": "session", "operation": "start", "turn": None, "payload": {"a": 1}}
-    root = _sealed(tmp_path, _event(0, **told), _event(1), _event(2, **told, context_id="session:x_a1b2c3d4"))
+    payload: dict[str, Any] = {
+        "event_type": "session",
+        "operation": "start",
+        "turn": None,
+        "payload": {"a": 1},
+    }
+    root = _sealed(
+        tmp_path, _event(0, **payload), _event(1), _event(2, **payload, context_id="session:x_a1b2c3d4")
+    )
     with Store.open(root) as store:
         store.query("select 1")
         read = []

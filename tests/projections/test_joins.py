@@ -17,13 +17,13 @@ _BASE_US = 1_700_000_000_000_000
 _FULL = "1a2b3c4" + "0" * 33
 
 
-def _tell(log: Log, *told: "tuple[str, dict[str, Any]]") -> None:
+def _tell(log: Log, *items: "tuple[str, dict[str, Any]]") -> None:
     """Append events (type, columns), a second apart; ids are their numbers."""
     place = {"agent": "a", "session_id": "s1", "turn": 1, "repo": "r"}
     log.append(
         *(
             event(kind, n, **{"occurred_at": _BASE_US + n * 1_000_000, **place, **columns})
-            for n, (kind, columns) in enumerate(told)
+            for n, (kind, columns) in enumerate(items)
         )
     )
 
@@ -32,8 +32,8 @@ def _change(
     turn: int, before: "str | None", after: "str | None", **columns: Any
 ) -> "tuple[str, dict[str, Any]]":
     operation = "add" if before is None else "delete" if after is None else "edit"
-    said = {"path": "f", "operation": operation, "turn": turn, "before_hash": before, "after_hash": after}
-    return "file", {**said, **columns}
+    payload = {"path": "f", "operation": operation, "turn": turn, "before_hash": before, "after_hash": after}
+    return "file", {**payload, **columns}
 
 
 def _args(**args: Any) -> "dict[str, Any]":
@@ -123,8 +123,8 @@ def test_a_call_says_why_it_stopped_in_its_agents_word(log: Log) -> None:
         ("llm", {"message_id": "c", "agent": "opencode", "payload": {"reason": None}}),
         ("llm", {"message_id": "d", "agent": "codex", "payload": {"reason": "other"}}),
     )
-    told = log.rows("SELECT stop_reason FROM llm_calls ORDER BY position")
-    assert told == [("tool_use",), ("tool-calls",), (None,), (None,)]
+    recorded = log.rows("SELECT stop_reason FROM llm_calls ORDER BY position")
+    assert recorded == [("tool_use",), ("tool-calls",), (None,), (None,)]
 
 
 def test_a_turn_made_the_commits_that_git_printed_for_it(log: Log) -> None:
@@ -268,10 +268,10 @@ def test_joined_columns_never_add_or_lose_a_row(
 ) -> None:
     """Any log: with all columns a view has the rows that it has without, from an index, a tail, or both."""
     log = Log(str(tmp_path_factory.mktemp("any") / ".locus"))
-    told = data.draw(st.lists(events(), max_size=12, unique_by=lambda one: one["event_id"]))
+    recorded = data.draw(st.lists(events(), max_size=12, unique_by=lambda one: one["event_id"]))
     views = sorted({view for of, _ in EXTRAS.values() for view in of})
-    cut = data.draw(st.integers(0, len(told)))
-    for part, sealed in ((told[:cut], data.draw(st.booleans())), (told[cut:], False)):
+    cut = data.draw(st.integers(0, len(recorded)))
+    for part, sealed in ((recorded[:cut], data.draw(st.booleans())), (recorded[cut:], False)):
         if part:
             log.append(*part)
         if sealed:

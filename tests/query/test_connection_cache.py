@@ -228,14 +228,14 @@ def test_a_kept_connection_answers_as_a_new_one(tmp_path: Path) -> None:
 
 def test_a_question_sees_what_another_process_appended(store: Store) -> None:
     """I6: an event that was acknowledged before the question is in its answer, whoever wrote it."""
-    told = (
+    text = (
         "import sys; from eventlog.store import Store\n"
         "with Store.open(sys.argv[1]) as store:\n"
         "    store.append([{'event_type': 'error', 'title': sys.argv[2], 'payload': {}}])\n"
     )
     for number in range(3):
         assert store.query("SELECT count(*) FROM errors").rows == [(number,)]
-        subprocess.run([sys.executable, "-c", told, store.layout.root, str(number)], check=True)
+        subprocess.run([sys.executable, "-c", text, store.layout.root, str(number)], check=True)
     assert store.query("SELECT title FROM errors ORDER BY position").rows == [("0",), ("1",), ("2",)]
 
 

@@ -18,11 +18,16 @@ def test_sql_says_of_sessions_what_their_raw_calls_say(tmp_path: Path) -> None:
     played.play()
     calls = [step["call"] for step in played.steps]
 
-    def told(moment: str, key: str) -> list[Any]:
+    def values_of(moment: str, key: str) -> list[Any]:
         return [call[key] for call in calls if call["hook_event_name"] == moment]
 
-    begun = dict(zip(told("PreToolUse", "tool_use_id"), told("PreToolUse", "tool_name"), strict=True))
-    went_well, failed = set(told("PostToolUse", "tool_use_id")), told("PostToolUseFailure", "tool_use_id")
+    begun = dict(
+        zip(values_of("PreToolUse", "tool_use_id"), values_of("PreToolUse", "tool_name"), strict=True)
+    )
+    went_well, failed = (
+        set(values_of("PostToolUse", "tool_use_id")),
+        values_of("PostToolUseFailure", "tool_use_id"),
+    )
     lines = [line for step in played.steps for some in step.get("transcript", {}).values() for line in some]
     tokens = {}
     for line in lines:
@@ -41,7 +46,7 @@ def test_sql_says_of_sessions_what_their_raw_calls_say(tmp_path: Path) -> None:
         assert [row[0] for row in store.query("select tool_use_id from errors").rows] == failed
         sessions = store.query("select agent_session_id, turn_count, errors from sessions").rows
         prompts, errors = (
-            Counter(told(moment, "session_id")) for moment in ("UserPromptSubmit", "PostToolUseFailure")
+            Counter(values_of(moment, "session_id")) for moment in ("UserPromptSubmit", "PostToolUseFailure")
         )
         assert sorted(sessions) == sorted((id, count, errors[id]) for id, count in prompts.items())
         llm_calls = store.query(

@@ -18,14 +18,14 @@ _numbers = iter(range(1, 10**6))
 
 
 def _event(session: str, turn: int | None, **columns: Any) -> bytes:
-    said = {"event_id": f"{next(_numbers):032x}", "event_type": "action", "event_kind": "fact"}
+    payload = {"event_id": f"{next(_numbers):032x}", "event_type": "action", "event_kind": "fact"}
     known = {"source": "agent", "schema_version": 1, "agent": "probe", "payload": {}}
-    return encode_line({**said, **known, "session_id": session, "turn": turn, **columns})
+    return encode_line({**payload, **known, "session_id": session, "turn": turn, **columns})
 
 
 def _commit(session: str, turn: int, commit: str, **columns: Any) -> bytes:
-    said = {"event_type": "turn", "operation": "end", "agent": "git", "commit": commit}
-    return _event(session, turn, **said, **columns)
+    payload = {"event_type": "turn", "operation": "end", "agent": "git", "commit": commit}
+    return _event(session, turn, **payload, **columns)
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def record(
     lock_timeout_s: float = 10.0,
 ) -> dict[str, Files]:
     """A session of `turns` turns, each with a tree and a file event; the files of each turn, by its name."""
-    told: dict[str, Files] = {}
+    payload: dict[str, Files] = {}
     place = {"agent": "pi", "session_id": session}
     if first == 1:
         store.append([{"event_type": "session", "operation": "start", **place, "payload": {}}])
@@ -104,10 +104,10 @@ def record(
                 {"event_type": "turn", "operation": "end", **here},
             ]
             store.append(events)
-        told[f"{session}_{turn:03d}"] = now
+        payload[f"{session}_{turn:03d}"] = now
     if end:
         store.append([{"event_type": "session", "operation": "end", **place, "payload": {}}])
-    return told
+    return payload
 
 
 def _file(writer: BlobWriter, name: str, data: bytes) -> TreeEntry:

@@ -59,9 +59,9 @@ class World:
 def due_plan(store: Store) -> collection.CollectionPlan:
     """As `collection.plan`, for a rule that chose the session; without questions to the projections."""
     with store.view() as view:
-        said = retention_in(view)
-        due = [] if GONE in said.ever else [ReleaseCandidate(GONE, "max_sessions")]
-        limits = said.limits | {one.session_id: 1 << 62 for one in due}
+        reported = retention_in(view)
+        due = [] if GONE in reported.ever else [ReleaseCandidate(GONE, "max_sessions")]
+        limits = reported.limits | {one.session_id: 1 << 62 for one in due}
         live = live_ids(store.blobs, collection._roots(store, view, limits))
         packs = plan_collection(store.blobs, live, dead_share_max=0.1)
         return collection.CollectionPlan(packs, tuple(due), (), 0, None, live, view.next_position)

@@ -90,9 +90,9 @@ def test_erasing_the_events_that_named_a_list_erases_what_became_of_it(desk: Des
     """The stored content, the list, its tree, and what the event says of it; the other's stays."""
     (snapshot,) = [e for e in desk.store.events(session_id=A) if e["event_type"] == "snapshot"]
     plan = erasure.plan_events(desk.store, [str(snapshot["event_id"])])
-    told = {str(e["before_hash"]): str(e["event_id"]) for e in desk.contents()}
-    lists = [text for text in snapshot["blobs"] if text in told]  # type: ignore[union-attr]
-    assert [told[text] in plan.events for text in lists] == [True]
+    payload = {str(e["before_hash"]): str(e["event_id"]) for e in desk.contents()}
+    lists = [text for text in snapshot["blobs"] if text in payload]  # type: ignore[union-attr]
+    assert [payload[text] in plan.events for text in lists] == [True]
     erasure.erase(desk.store, plan)
 
     assert (has(desk, "a"), has(desk, "b")) == (False, True)

@@ -8,7 +8,7 @@ from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 
 
-def said(store: Store, event_type: str, *columns: str) -> dict[str, Any]:
+def fields_of(store: Store, event_type: str, *columns: str) -> dict[str, Any]:
     """The payload of the only event of a type, with some of its columns."""
     [event] = store.events(event_types=[event_type])
     payload = event["payload"]
@@ -30,34 +30,34 @@ def test_what_an_agent_records_is_in_the_log(store: Store) -> None:
     turn.feedback("correction", "not so", sentiment="negative")
 
     assert len(list((Path(store.layout.root) / "snapshots/packs").iterdir())) > 0
-    assert said(store, "snapshot") == {
+    assert fields_of(store, "snapshot") == {
         **git, "snapshot_type": "turn_start", "event_kind": "fact", "source": "system",
     }  # fmt: skip
-    assert said(store, "intent") == {
+    assert fields_of(store, "intent") == {
         "message": "Fix the login", "event_kind": "observation", "source": "user",
     }  # fmt: skip
-    assert said(store, "action", "tool", "duration_ms", "success") == {
+    assert fields_of(store, "action", "tool", "duration_ms", "success") == {
         "tool": "bash", "args": {"command": "pytest"}, "result": {"exit": 1}, "duration_ms": 12,
         "success": False, "event_kind": "action", "source": "executor",
     }  # fmt: skip
     old, new = (to_text(blob_id(data)) for data in (b"old\n", b"newer\n"))
-    assert said(store, "file", "path", "operation", "before_hash", "after_hash", "lines_added") == {
+    assert fields_of(store, "file", "path", "operation", "before_hash", "after_hash", "lines_added") == {
         "after_size": 6, "path": "auth.py", "operation": "edit", "before_hash": old, "after_hash": new,
         "lines_added": 1, "event_kind": "action", "source": "executor",
     }  # fmt: skip
-    assert said(store, "decision") == {
+    assert fields_of(store, "decision") == {
         "decision": "rotate", "reasoning": "they leak", "confidence": 0.9,
         "alternatives_considered": ["expire"], "event_kind": "decision", "source": "agent",
     }  # fmt: skip
-    assert said(store, "error", "path") == {
+    assert fields_of(store, "error", "path") == {
         "error_type": "TestFailure", "message": "1 failed", "resolved": False, "tool": "bash",
         "file": "auth.py", "line": 7, "path": "auth.py", "event_kind": "observation", "source": "system",
     }  # fmt: skip
-    assert said(store, "llm", "model", "prompt_tokens", "completion_tokens", "duration_ms") == {
+    assert fields_of(store, "llm", "model", "prompt_tokens", "completion_tokens", "duration_ms") == {
         "model": "m-1", "prompt_tokens": 100, "completion_tokens": 20, "duration_ms": 5,
         "event_kind": "action", "source": "system",
     }  # fmt: skip
-    assert said(store, "feedback") == {
+    assert fields_of(store, "feedback") == {
         "type": "correction", "message": "not so", "sentiment": "negative", "event_kind": "feedback",
         "source": "user",
     }  # fmt: skip

@@ -104,8 +104,8 @@ LIFE = [
 @pytest.mark.parametrize("enveloped", [False, True])
 def test_lifecycle_requests_move_the_anchors(store: Store, enveloped: bool) -> None:
     """S1-18, S1-23, S1-47, S1-49: flat or in the client's envelope, they say the same of the anchors."""
-    for context_id, said, kind in LIFE:
-        payload = {"kind": kind, "data": said} if enveloped else said
+    for context_id, item, kind in LIFE:
+        payload = {"kind": kind, "data": item} if enveloped else item
         store_and_read(store, CreateEventRequest(EventKind.FACT, payload, context_id))
     turn = store.query("select title, user_request, outcome, status from turns").rows
     session = store.query("select title, slug, status, summary, repo from sessions").rows

@@ -176,9 +176,9 @@ def test_what_nothing_proves_is_neither_taken_nor_given_up_in_silence(root):
     change(root, lambda store: append(store, 20, 4))
     change(root, Store.seal)
     files(root, "segment")[0].unlink()
-    code, said = locus(root, "store", "repair", "--from", copy, "--yes")
+    code, output = locus(root, "store", "repair", "--from", copy, "--yes")
     why = "in the copy, and not taken: the events at positions 0 to 6: nothing that is left"
-    assert (code, why in said) == (3, True), said
+    assert (code, why in output) == (3, True), output
     assert locus(root, "store", "verify")[0] == 12
     assert locus(root, "store", "repair", "--yes")[0] == 0
 

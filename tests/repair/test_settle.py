@@ -366,9 +366,9 @@ def test_what_verify_names_one_command_settles(
     assert code == Corruption.exit_code and any(one["damage"] for one in found), name
 
     run(["--store", str(root), "store", *command])
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     code, left = verify(root, capsys)
-    assert code == 0 and not any(one["damage"] for one in left), (said, left)
+    assert code == 0 and not any(one["damage"] for one in left), (output, left)
 
     with Store.open(root) as store:
         last = len(list(store.events()))
@@ -399,8 +399,8 @@ def test_what_the_disk_does_not_give_is_named_and_settled(
     assert any(one["path"] == str(path) and "disk cannot read" in str(one["what"]) for one in found)
 
     assert run(["--store", str(root), "store", *REPAIR]) == Refused.exit_code
-    said = capsys.readouterr().err
-    assert f"{path}: the disk cannot read it" in said and "Check the disk, then try again" in said
+    output = capsys.readouterr().err
+    assert f"{path}: the disk cannot read it" in output and "Check the disk, then try again" in output
     assert path.stat().st_ino == inode and not list((root / "log/quarantine").iterdir())
     assert run(["--store", str(root), "store", *ACCEPT]) == 0
     code, left = verify(root, capsys)
@@ -484,8 +484,8 @@ def test_quarantined_bytes_are_reported_until_a_repair(
     with Store.open(root) as store:
         store.seal()
         append(store, 71)
-    code, (told,) = verify(root, capsys)
-    assert code == Corruption.exit_code and "log/quarantine" in str(told["path"])
+    code, (output,) = verify(root, capsys)
+    assert code == Corruption.exit_code and "log/quarantine" in str(output["path"])
     assert run(["--store", str(root), "store", *REPAIR]) == 0
     assert verify(root, capsys) == (0, [])
 

@@ -150,9 +150,11 @@ def test_trees_and_differences(work: Path, store: Store) -> None:
         "select path, old_path, operation, lines_added, lines_removed, diff from diff_between($1, $2)",
         [f"git:{first}", f"git:{last}"],
     ).rows
-    told = [(file.path, file.old_path, file.operation) for file in store.diff(f"git:{first}", f"git:{last}")]
+    reported = [
+        (file.path, file.old_path, file.operation) for file in store.diff(f"git:{first}", f"git:{last}")
+    ]
     by_path = {row[0]: row for row in changes}
-    assert [row[:3] for row in changes] == told
+    assert [row[:3] for row in changes] == reported
     assert by_path["src/app.py"][3:5] == (2, 1) and "+print('zwei')" in by_path["src/app.py"][5]
     assert by_path["secret.txt"][3:] == (None, None, None)
     assert by_path["data.bin"][3:] == (None, None, None)
@@ -164,11 +166,11 @@ def test_table_functions_join_by_column(store: Store) -> None:
         "select t.turn, d.path, d.operation from turns as t, diff_between(t.context_id) as d "
         "where t.agent = 'git' order by all"
     ).rows
-    told = store.query("select path, lines_added, lines_removed from diff_between('last')").rows
+    recorded = store.query("select path, lines_added, lines_removed from diff_between('last')").rows
     versions = store.query("select turn_name, operation, user_request from history_of('told.txt')").rows
 
     assert rows[:3] == [(1, "README.md", "add"), (1, "src/app.py", "add"), (2, "src/app.py", "edit")]
-    assert told == [("told.txt", 1, 0)]
+    assert recorded == [("told.txt", 1, 0)]
     assert [(v[1], v[2]) for v in versions] == [("edit", "Tell of a file"), ("add", "Tell of a file")]
     assert versions[0][0] == store.turn("last").name
 

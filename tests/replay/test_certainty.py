@@ -98,31 +98,31 @@ class Session:
         what, edits = what.removesuffix(" edit"), what.endswith(" edit")
         if what == "begin":
             self.tool = f"tool_{next(_numbers)}"
-        said: Said = {"session_id": self.id, "cwd": work, "hook_event_name": self.names[what]}
+        payload: Said = {"session_id": self.id, "cwd": work, "hook_event_name": self.names[what]}
         if self.turn_key is not None and self.turn:
-            said[self.turn_key] = self.turn
+            payload[self.turn_key] = self.turn
         if what == "prompt":
-            said |= {
+            payload |= {
                 "prompt": "Go",
                 "message": {"id": self.turn},
                 "parts": [{"type": "text", "text": "Go"}],
             }
         if self.agent == "gemini-cli":  # each of its hooks says when
-            said["timestamp"] = f"2026-11-20T09:00:00.{next(_numbers):09d}Z"
+            payload["timestamp"] = f"2026-11-20T09:00:00.{next(_numbers):09d}Z"
         if what in ("begin", "end"):
-            said |= {"tool_name": "Bash", "tool_input": {"command": self.tool}, "tool_use_id": self.tool}
-            said |= {"args": {"command": self.tool}} if self.agent == "opencode" else {}
+            payload |= {"tool_name": "Bash", "tool_input": {"command": self.tool}, "tool_use_id": self.tool}
+            payload |= {"args": {"command": self.tool}} if self.agent == "opencode" else {}
         if edits:
             tool, argument = self.editors[self.agent]
             path = f"{work}/{EDITED}"
             named = f"*** Begin Patch\n*** Update File: {path}\n@@\n-1\n+2\n*** End Patch"
             arguments = {argument: named if self.agent == "codex" else path, "old_string": self.tool}
-            said |= {"tool_name": tool, "tool_input": arguments, "args": arguments}
+            payload |= {"tool_name": tool, "tool_input": arguments, "args": arguments}
         if what == "end":
-            said |= {"tool_response": {"stdout": ""}, "output": ""}
+            payload |= {"tool_response": {"stdout": ""}, "output": ""}
         if what == "start":
-            said |= {"source": "resume", "info": {}}
-        return said
+            payload |= {"source": "resume", "info": {}}
+        return payload
 
 
 _GEMINI = {
@@ -228,9 +228,9 @@ class World:
         looked = began and all(is_whole(event) for event in new)
         for event in new:
             self.stood[str(event["event_id"])] = here
-            said = event["event_type"], event["operation"] if what == "stop" else None
+            recorded = event["event_type"], event["operation"] if what == "stop" else None
             # The capture of a call that was reported before is a snapshot alone.
-            heard = said == SAYS.get(what) or (looked and event["operation"] == "tool")
+            heard = recorded == SAYS.get(what) or (looked and event["operation"] == "tool")
             if event["agent_session_id"] == session.id and heard and not is_closing(event):
                 place = session.id, str(event["agent_turn_id"])
                 if looked:
@@ -490,14 +490,14 @@ def test_the_changes_of_an_action_belong_to_its_moment() -> None:
     events[5]["cause"] = "act"
     assert effects_end(events, 1) == 6
     assert certainty_of(events, "act").exact
-    told = [START, action("act"), changed("f", "a", "act"), changed("g", "b", causes=["act"]), action("x")]
-    assert effects_end(told, 1) == 4
+    listed = [START, action("act"), changed("f", "a", "act"), changed("g", "b", causes=["act"]), action("x")]
+    assert effects_end(listed, 1) == 4
 
 
 def test_between_two_captures_what_the_later_one_found_is_doubted() -> None:
     """P1: it may have changed before the event or after it, but for what the event itself tells."""
-    told = [changed("f", "b"), changed("g", "new", old_path="old")]
-    events = [START, _row("e", "tool_start"), *told, LAST]
+    listed = [changed("f", "b"), changed("g", "new", old_path="old")]
+    events = [START, _row("e", "tool_start"), *listed, LAST]
     assert doubted(certainty_of(events, "e")) == ("b", "new", "old")
     assert doubted(certainty_of(events, "f")) == ("new", "old")
     assert certainty_of([START, _row("e", "llm"), LAST], "e").exact

@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-def told(before: TreeState, after: TreeState) -> list[tuple[str, str]]:
+def listed(before: TreeState, after: TreeState) -> list[tuple[str, str]]:
     """(operation, path) of each change; a rename as `old → new`."""
     return [
         (c.operation, (c.path if c.old_path is None else c.old_path + b" -> " + c.path).decode())
@@ -91,7 +91,7 @@ def test_what_each_operation_means(store: Store) -> None:
         b"kind": link(b"k"), b"new": {b"name": program(b"n")}, b"added": file(b"a"), b"hollow": {},
     }  # fmt: skip
 
-    assert told(state(store, before), state(store, after)) == [
+    assert listed(state(store, before), state(store, after)) == [
         ("add", "added"),
         ("edit", "both"),
         ("edit", "edited"),
@@ -114,7 +114,7 @@ def test_renames_keep_their_names_apart(store: Store) -> None:
     before: Node = {b"a": {b"x": file(b"1"), b"y": file(b"1")}, b"l": link(b"1"), b"z": file(b"1")}
     after: Node = {b"b": {b"y": file(b"1"), b"q": file(b"1")}, b"m": file(b"new"), b"n": link(b"1")}
 
-    assert told(state(store, before), state(store, after)) == [
+    assert listed(state(store, before), state(store, after)) == [
         ("rename", "a/x -> b/q"),
         ("rename", "a/y -> b/y"),
         ("add", "m"),
@@ -125,13 +125,13 @@ def test_renames_keep_their_names_apart(store: Store) -> None:
 
 def test_folders_are_recognised_by_what_is_in_them(store: Store) -> None:
     """P1: a folder gives place to a file, is emptied, is filled; an empty one is inside another."""
-    assert told(state(store, {b"d": {b"x": file(b"1")}}), state(store, {b"d": file(b"2")})) == [
+    assert listed(state(store, {b"d": {b"x": file(b"1")}}), state(store, {b"d": file(b"2")})) == [
         ("add", "d"),
         ("delete", "d/x"),
     ]
-    assert told(state(store, {b"d": {b"x": file(b"1")}}), state(store, {b"d": {}})) == [("delete", "d/x")]
-    assert told(state(store, {b"d": {}}), state(store, {b"d": {b"x": file(b"1")}})) == [("add", "d/x")]
-    assert told(state(store, {b"d": {b"e": {}}}), state(store, {b"d": file(b"")})) == [
+    assert listed(state(store, {b"d": {b"x": file(b"1")}}), state(store, {b"d": {}})) == [("delete", "d/x")]
+    assert listed(state(store, {b"d": {}}), state(store, {b"d": {b"x": file(b"1")}})) == [("add", "d/x")]
+    assert listed(state(store, {b"d": {b"e": {}}}), state(store, {b"d": file(b"")})) == [
         ("add", "d"),
         ("delete", "d/e"),
     ]
@@ -149,7 +149,7 @@ def test_equal_sub_trees_are_not_read(store: Store) -> None:
         event = lifecycle.snapshot("s1", 1, lifecycle.TURN_END, to_text(root), event_id="s")
         return tree_at([event], store.blobs, "s1_001")
 
-    assert told(made(erased), made(bytes([9]) * 32)) == [("edit", "f")]
+    assert listed(made(erased), made(bytes([9]) * 32)) == [("edit", "f")]
 
 
 def skipped(store: Store, files: dict[bytes, bytes], reasons: dict[bytes, str], *events: Event) -> TreeState:

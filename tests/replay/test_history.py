@@ -22,7 +22,9 @@ def move(turn: Any, old: str, new: str, content: bytes, after: bytes | None = No
     )
 
 
-def told(store: Store, path: str, limit: int | None = None) -> list[tuple[str | None, str, str | None]]:
+def versions_of(
+    store: Store, path: str, limit: int | None = None
+) -> list[tuple[str | None, str, str | None]]:
     return [(v.operation, v.path, v.old_path) for v in store.history(path, limit=limit)]
 
 
@@ -63,15 +65,15 @@ def test_history_follows_renames_back(store: Store) -> None:
     move(turn, "b", "dir/c", b"2\n", b"3\n")
     turn.file("b", before=None, after=b"later\n")
 
-    assert told(store, "dir/c") == [
+    assert versions_of(store, "dir/c") == [
         ("rename", "dir/c", "b"),
         ("edit", "b", None),
         ("rename", "b", "a"),
         ("add", "a", None),
     ]
-    assert told(store, "a") == [("add", "a", None), ("rename", "b", "a"), ("add", "a", None)]
-    assert told(store, "b")[:2] == [("add", "b", None), ("rename", "dir/c", "b")]
-    assert told(store, "dir/c", limit=2) == [("rename", "dir/c", "b"), ("edit", "b", None)]
+    assert versions_of(store, "a") == [("add", "a", None), ("rename", "b", "a"), ("add", "a", None)]
+    assert versions_of(store, "b")[:2] == [("add", "b", None), ("rename", "dir/c", "b")]
+    assert versions_of(store, "dir/c", limit=2) == [("rename", "dir/c", "b"), ("edit", "b", None)]
 
 
 @pytest.mark.slow
@@ -118,4 +120,4 @@ def test_a_path_is_no_pattern_and_no_sql(store: Store) -> None:
     turn.file("axb", before=None, after=b"1\n")
 
     for name in ("it's", "100%", "a_b", '"caf\\351"', "a;b", "ä"):
-        assert told(store, name) == [("add", name, None)]
+        assert versions_of(store, name) == [("add", name, None)]

@@ -35,29 +35,29 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def test_each_call_costs_what_the_library_says(store: Store) -> None:
     """P3, P7: of every call that counts, to the last place; null where the library has no price."""
-    told = {str(event["event_id"]): dict(event) for event in store.events()}
+    payload = {str(event["event_id"]): dict(event) for event in store.events()}
     rows = store.query("select event_id, cost_usd from llm_calls").rows
     known = [cost for _, cost in rows if cost is not None]
 
     assert len(known) > 50 and len(known) < len(rows)
-    assert dict(rows) == {event_id: price_of(told[event_id]) for event_id, _ in rows}
+    assert dict(rows) == {event_id: price_of(payload[event_id]) for event_id, _ in rows}
 
 
 def check_agreement(store: Store) -> Decimal | None:
     """The total: `stats` and every view of SQL say the same, in total and by session."""
     known = of_library.load()
     with figures.asking(store) as query:
-        told = figures.figures_by(query, (None, "session", "model", "month"), known, rewritten=True)
-    total = told[None][0].cost_usd
+        reported = figures.figures_by(query, (None, "session", "model", "month"), known, rewritten=True)
+    total = reported[None][0].cost_usd
     of_sessions = dict(store.query("select session_id, cost_usd from sessions").rows)
-    for row in told["session"]:
+    for row in reported["session"]:
         assert of_sessions.get(row.key) == row.cost_usd or row.key is None
     for dimension in ("model", "month"):
-        assert sum(row.cost_usd or 0 for row in told[dimension]) == (total or 0)
+        assert sum(row.cost_usd or 0 for row in reported[dimension]) == (total or 0)
     assert store.query("select sum(cost_usd) from llm_calls").rows == [(total,)]
     for view in ("turns", "sessions"):
         unpriced = f"select sum(unpriced_calls) from {view}"
-        assert store.query(unpriced).rows[0][0] in (told[None][0].unpriced_calls, None)
+        assert store.query(unpriced).rows[0][0] in (reported[None][0].unpriced_calls, None)
     return total
 
 

@@ -40,14 +40,14 @@ def made_up(seed: int) -> Iterator[Told]:
             yield begun
             for _ in range(dice.randrange(20)):
                 at += dice.randrange(1, 2_000_000_000)
-                told = one_of(dice)
+                reported = one_of(dice)
                 # Calls are close together, so that many of one model are priced at once.
                 when = (
                     at
-                    if told["event_type"] != "llm"
+                    if reported["event_type"] != "llm"
                     else AT + dice.randrange(2) * DAY_US + dice.randrange(999)
                 )
-                yield {**of, "occurred_at": dice.choice((when, None)), "recorded_at": when, **told}
+                yield {**of, "occurred_at": dice.choice((when, None)), "recorded_at": when, **reported}
             if dice.random() < 0.7:
                 yield {**begun, "operation": "end", "status": "completed", "occurred_at": at}
 
@@ -55,8 +55,11 @@ def made_up(seed: int) -> Iterator[Told]:
 def one_of(dice: random.Random) -> Told:
     kind = dice.choice(("action", "mcp_action", "error", "file", "file", "decision", *["llm"] * 6))
     if kind in ("action", "mcp_action"):
-        said = {"success": dice.choice((True, False, None)), "duration_ms": dice.choice((None, 5, 70, 900))}
-        return {"event_type": kind, "tool": dice.choice(("Bash", "Edit", None)), **said}
+        payload = {
+            "success": dice.choice((True, False, None)),
+            "duration_ms": dice.choice((None, 5, 70, 900)),
+        }
+        return {"event_type": kind, "tool": dice.choice(("Bash", "Edit", None)), **payload}
     if kind == "error":
         return {"event_type": kind, "tool": dice.choice(("Bash", None)), "resolved": dice.random() < 0.5}
     if kind == "file":
@@ -158,8 +161,8 @@ def recount(store: Store, key: Callable[[Told], Any], scope: Scope = Scope()) ->
     best: dict[Any, Told] = {}
     begun: dict[Any, Told] = {}
     ended: dict[Any, Told] = {}
-    for told in store.events():
-        event: Told = dict(told)
+    for item in store.events():
+        event: Told = dict(item)
         kind = event["event_type"]
         if kind == "llm":
             alone = event["event_id"] if event["message_id"] is None else ""
@@ -218,8 +221,8 @@ def recount(store: Store, key: Callable[[Told], Any], scope: Scope = Scope()) ->
 
 
 def differences(row: Figures, want: Told, names: frozenset[str]) -> dict[str, tuple[Any, Any]]:
-    told = {name: n for name, n in row.described().items() if name in names}
-    return {name: (n, want[name]) for name, n in told.items() if (n or 0) != (want[name] or 0)}
+    payload = {name: n for name, n in row.described().items() if name in names}
+    return {name: (n, want[name]) for name, n in payload.items() if (n or 0) != (want[name] or 0)}
 
 
 ALL = frozenset(Figures().described()) - {
@@ -353,9 +356,9 @@ def test_without_prices_all_else_is_counted(store: Store, prices: Prices) -> Non
 def test_an_empty_log_has_counts_of_zero(tmp_path: Path, prices: Prices) -> None:
     """P7: nothing recorded is 0 turns and an unknown number of tokens."""
     with Store.init(tmp_path / ".locus") as store, figures.asking(store) as query:
-        told = figures.figures_by(query, (None, *figures.DIMENSIONS), prices)
-    (total,) = told.pop(None)
-    assert not any(told.values())
+        reported = figures.figures_by(query, (None, *figures.DIMENSIONS), prices)
+    (total,) = reported.pop(None)
+    assert not any(reported.values())
 
     assert (total.sessions, total.turns, total.llm_calls, total.errors) == (0, 0, 0, 0)
     assert (total.prompt_tokens, total.cost_usd, total.turn_median_us) == (None, None, None)

@@ -38,12 +38,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_json_has_every_figure(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     """P8: one document with total, rows and where prices come from; figures that are not known are null."""
     assert run(["--store", store, "stats", "--by", "model", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    rows = {row["key"]: row for row in told["stats"]["rows"]}
+    answer = json.loads(capsys.readouterr().out)
+    rows = {row["key"]: row for row in answer["stats"]["rows"]}
 
-    assert (told["version"], told["more"], told["stats"]["by"]) == (1, False, "model")
-    assert told["stats"]["prices"]["library"] == "genai-prices"
-    assert told["stats"]["total"]["llm_calls"] == 5
+    assert (answer["version"], answer["more"], answer["stats"]["by"]) == (1, False, "model")
+    assert answer["stats"]["prices"]["library"] == "genai-prices"
+    assert answer["stats"]["total"]["llm_calls"] == 5
     # 1,000 tokens at 15 dollars for a million, 10 at 75; a call outside of all calendars has no price.
     assert rows["claude-opus-4-1"]["cost_usd"] == pytest.approx(0.01575)
     assert (rows["claude-opus-4-1"]["unpriced_calls"], rows["model-a"]["cost_usd"]) == (2, None)
@@ -53,31 +53,31 @@ def test_json_has_every_figure(store: str, capsys: pytest.CaptureFixture[str]) -
 def test_a_table_of_each_dimension(store: str, dimension: str, capsys: pytest.CaptureFixture[str]) -> None:
     """P8: rows on stdout, words on stderr, and nothing that a terminal would obey (P5)."""
     assert run(["--store", store, "stats", "--by", dimension]) == 0
-    told = capsys.readouterr()
+    output = capsys.readouterr()
 
-    assert told.out.startswith(dimension.upper()) and len(told.out.splitlines()) >= 2
-    assert not {"\x1b", "\u202e"} & set(told.out)
-    assert ("genai-prices" in told.err) == (dimension not in ("tool", "path"))
+    assert output.out.startswith(dimension.upper()) and len(output.out.splitlines()) >= 2
+    assert not {"\x1b", "\u202e"} & set(output.out)
+    assert ("genai-prices" in output.err) == (dimension not in ("tool", "path"))
 
 
 def test_a_plot_has_a_bar_for_each_row(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     """P8: bars of what the rows know, as many as the limit lets, and it is stated that there are more."""
     assert run(["--store", store, "stats", "--by", "tool", "--plot", "--limit", "3"]) == 0
-    told = capsys.readouterr()
+    output = capsys.readouterr()
 
-    assert told.out.splitlines()[0] == "tool calls by tool"
-    assert [line.split()[-1] for line in told.out.splitlines()[1:]] == ["2", "1", "1"]
-    assert not {"\x1b", "\u202e"} & set(told.out)
-    assert "There are more" in told.err
+    assert output.out.splitlines()[0] == "tool calls by tool"
+    assert [line.split()[-1] for line in output.out.splitlines()[1:]] == ["2", "1", "1"]
+    assert not {"\x1b", "\u202e"} & set(output.out)
+    assert "There are more" in output.err
 
 
 def test_totals_in_words(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     """P7: calls that do not say how they ended are counted; what has no price is stated with its share."""
     assert run(["--store", store, "stats"]) == 0
-    told = capsys.readouterr()
-    assert "5 (3 worked, 1 failed, 1 unknown)" in told.out
+    output = capsys.readouterr()
+    assert "5 (3 worked, 1 failed, 1 unknown)" in output.out
     # 4,520 of models that nobody knows and 2,020 of times that nobody knows, of 7,550.
-    assert "4 calls with 86.6 % of the tokens have no price" in told.err
+    assert "4 calls with 86.6 % of the tokens have no price" in output.err
     assert run(["--store", store, "stats", "--since", "2026-05-01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stats"]["since"] == "2026-05-01T00:00:00.000000Z"
 

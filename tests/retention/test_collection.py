@@ -62,7 +62,7 @@ def test_kept_sessions_replay_after_another_was_collected(
     store: Store, tmp_path: Path, sealed: bool, repacked: bool
 ) -> None:
     """I24, I29, S1-46: what only the released session needs goes, no more; all others replay exactly."""
-    told = {name: record(store, name) for name in (A, B, C)}
+    payload = {name: record(store, name) for name in (A, B, C)}
     if repacked:
         store.repack(everything=True)
     if sealed:
@@ -75,7 +75,7 @@ def test_kept_sessions_replay_after_another_was_collected(
     plan = collection.plan(store)
     assert [lost.session_id for lost in plan.lost] == [B]
     collection.collect(store, plan)
-    all_replay(store, told[B], tmp_path / "still")  # condemned packs answer for a day
+    all_replay(store, payload[B], tmp_path / "still")  # condemned packs answer for a day
     a_day_passes(store)
     done = collect(store)
 
@@ -84,7 +84,7 @@ def test_kept_sessions_replay_after_another_was_collected(
     assert gone and gone.isdisjoint(plan.live)
     assert len(gone) == sum(share.dead_contents for share in (*plan.packs.dead, *plan.packs.partial))
     for name in (A, C):
-        all_replay(store, told[name], tmp_path / "kept")
+        all_replay(store, payload[name], tmp_path / "kept")
     assert store.verify("deep") == []
     with pytest.raises(NotFound, match=r"collected on 20\d\d-\d\d-\d\d \(archived\), with session bbbbbbbb"):
         store.replay(f"{B}_001", tmp_path / "lost")
@@ -93,14 +93,14 @@ def test_kept_sessions_replay_after_another_was_collected(
 def test_a_plan_names_the_sessions_of_which_something_goes(store: Store, tmp_path: Path) -> None:
     """I29, P8: a released session whose contents stay in a pack that is hardly dead is not lost."""
     record(store, A, turns=12, size=30_000, noise=True)
-    told = record(store, B, turns=1)
+    reported = record(store, B, turns=1)
     store.repack(everything=True)
     assert retention.archive(store, B)
     plan = collection.plan(store)
     assert (plan.freed, plan.lost) == (0, ())
 
     assert collection.collect(store, plan).condemned == []
-    all_replay(store, told, tmp_path / "whole")
+    all_replay(store, reported, tmp_path / "whole")
 
 
 def test_a_session_is_lost_with_a_content_deep_in_its_trees(store: Store) -> None:
@@ -135,11 +135,11 @@ def test_a_session_is_lost_with_a_content_deep_in_its_trees(store: Store) -> Non
 def test_every_reader_says_what_became_of_a_collected_content(store: Store, tmp_path: Path) -> None:
     """S1-46: replay, cat by turn and by hash, diff and restore name date, rule and session."""
     record(store, A)
-    told = record(store, B)[f"{B}_001"]
+    reported = record(store, B)[f"{B}_001"]
     retention.archive(store, B)
     collect_whole(store)
     fate = r"collected on 20\d\d-\d\d-\d\d \(archived\), with session bbbbbbbb"
-    content = to_text(blob_id(told["own"]))
+    content = to_text(blob_id(reported["own"]))
     turn, kept = f"{B}_001", f"{A}_001"
 
     asks: list[Callable[[Store], object]] = [
@@ -198,7 +198,7 @@ def record_copy_of_b(store: Store) -> dict[str, Files]:
 
 def test_what_is_live_again_is_brought_back(store: Store, tmp_path: Path) -> None:
     """I24, P1: a session held again within the day gets its condemned packs back."""
-    told = record(store, A) | record(store, B)
+    reported = record(store, A) | record(store, B)
     retention.archive(store, B)
     collect(store)
     retention.archive(store, B, undo=True)
@@ -206,7 +206,7 @@ def test_what_is_live_again_is_brought_back(store: Store, tmp_path: Path) -> Non
     done = collect(store)
 
     assert len(done.swept.rescued) == 2 and done.swept.unlinked == ()
-    all_replay(store, told, tmp_path / "to")
+    all_replay(store, reported, tmp_path / "to")
     assert store.verify("deep") == []
 
 
@@ -225,7 +225,7 @@ def test_a_plan_holds_once(store: Store) -> None:
 @pytest.mark.parametrize("how", ["hold", "pin", "pin a turn", "record"])
 def test_what_becomes_live_after_the_plan_is_kept(store: Store, tmp_path: Path, how: str) -> None:
     """I24, I29: hold, pin or a new event between plan and collection keep what they name."""
-    told = record(store, A) | record(store, B)
+    reported = record(store, A) | record(store, B)
     retention.archive(store, B)
     plan = collection.plan(store)
     assert plan.freed > 0
@@ -236,12 +236,12 @@ def test_what_becomes_live_after_the_plan_is_kept(store: Store, tmp_path: Path, 
     elif how == "pin a turn":
         retention.pin(store, store.turn(f"{B}_002"))
     else:
-        told |= record_copy_of_b(store)
+        reported |= record_copy_of_b(store)
     collection.collect(store, plan)
     a_day_passes(store)
     collect(store)
 
-    all_replay(store, told, tmp_path / "to")
+    all_replay(store, reported, tmp_path / "to")
     assert store.verify("deep") == []
 
 
@@ -266,8 +266,8 @@ def test_active_and_pinned_sessions_are_not_archived(store: Store) -> None:
     record(store, C)
     retention.pin(store, B)
     retention.pin(store, store.turn(f"{C}_002"))
-    for session, said in ((A, "is active"), (B, "is pinned"), (C, r"turn cccccccc_002 is pinned")):
-        with pytest.raises(Refused, match=said):
+    for session, item in ((A, "is active"), (B, "is pinned"), (C, r"turn cccccccc_002 is pinned")):
+        with pytest.raises(Refused, match=item):
             retention.archive(store, session)
     assert not retention.pin(store, B)
     assert retention.pin(store, B, undo=True)
@@ -279,19 +279,19 @@ def test_events_after_a_release_are_kept(store: Store, tmp_path: Path) -> None:
     """P1: who resumes a released session loses nothing of what comes."""
     record(store, A)
     retention.archive(store, A)
-    told = record(store, A, first=3)
+    reported = record(store, A, first=3)
     collect_whole(store)
 
-    all_replay(store, told, tmp_path / "to")
+    all_replay(store, reported, tmp_path / "to")
     assert store.verify("deep") == []
 
 
 def test_without_rules_nothing_is_released(store: Store, tmp_path: Path) -> None:
     """P6: nothing goes by itself unless somebody asked for it."""
-    told = record(store, A) | record(store, B)
+    reported = record(store, A) | record(store, B)
     assert not collection.maintain(store)
     assert released(store) == {}
-    all_replay(store, told, tmp_path / "to")
+    all_replay(store, reported, tmp_path / "to")
 
 
 def test_rules_of_number_and_age_release_the_oldest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,9 +315,9 @@ def test_rules_of_number_and_age_release_the_oldest(store: Store, monkeypatch: p
 
 def test_a_budget_releases_the_oldest_and_no_more_than_it_takes(store: Store, tmp_path: Path) -> None:
     """P6, I29: over `max_bytes` the oldest sessions go until packs and segments fit; the kept ones replay."""
-    told: dict[str, dict[str, Files]] = {}
+    payload: dict[str, dict[str, Files]] = {}
     for number in range(8):
-        told[f"session{number}"] = record(store, f"session{number}", size=200_000, noise=True)
+        payload[f"session{number}"] = record(store, f"session{number}", size=200_000, noise=True)
     store.repack(everything=True)
     budget = pack_bytes(store) * 6 // 10
     configure(store, f"max_bytes = {budget}")
@@ -338,7 +338,7 @@ def test_a_budget_releases_the_oldest_and_no_more_than_it_takes(store: Store, tm
     assert not collection.maintain(store)
     a_day_passes(store)
     assert collection.maintain(store)
-    for session, turns in told.items():
+    for session, turns in payload.items():
         if session not in released(store):
             all_replay(store, turns, tmp_path / "kept")
     assert store.verify("deep") == []
@@ -361,8 +361,8 @@ def test_two_that_state_the_same_record_it_once(store: Store) -> None:
     """I8: two processes that release on the same ground write one event."""
     record(store, A)
     with store.view() as view:
-        said = retention_in(view)
-    event = retention._event(said, "release", A, None, rule="max_bytes")
+        reported = retention_in(view)
+    event = retention._event(reported, "release", A, None, rule="max_bytes")
     store.append([event])
     store.append([event])
     assert len(list(store.events(event_types=("retention",)))) == 1

@@ -24,7 +24,7 @@ from tests.maintenance.support import make_store
 SID = "abcd1234"
 
 
-def said(number: int, text: str, **columns: object) -> Event:
+def event_of(number: int, text: str, **columns: object) -> Event:
     return {
         "event_id": f"{number:032x}",
         "event_type": "intent",
@@ -43,7 +43,7 @@ def put_file(store: Store, number: int, path: str, data: bytes, **columns: objec
         writer.flush()
         columns = {"event_type": "file", "operation": "edit", "path": path, "after_hash": content,
                    "blobs": [content], **columns}  # fmt: skip
-        store.append([{**said(number, "", **columns), "payload": {}}])
+        store.append([{**event_of(number, "", **columns), "payload": {}}])
 
 
 def ids(answer: find.SearchAnswer) -> list[int]:
@@ -56,11 +56,11 @@ def search(store: Store, text: str, **filters: object) -> find.SearchAnswer:
 
 def test_events_and_file_contents_are_found(store: Store) -> None:
     """S1-53, S1-60: by words in titles, payloads, paths and contents, sealed or not, with the turn."""
-    store.append([said(1, "use exponential backoff", title="Retry policy"), said(2, "nothing here")])
+    store.append([event_of(1, "use exponential backoff", title="Retry policy"), event_of(2, "nothing here")])
     put_file(store, 3, "src/retry.py", b"def backoff(n):\n    return 2 ** n\n")
     store.seal()
     put_file(store, 14, "src/retry.py", b"def backoff(n):\n    return min(60, 2 ** n)  # capped\n")
-    store.append([said(15, "the cap of the backoff is a minute")])
+    store.append([event_of(15, "the cap of the backoff is a minute")])
 
     assert sorted(ids(search(store, "backoff"))) == [1, 14, 15]
     assert ids(search(store, "retry policy")) == [1]
@@ -76,10 +76,10 @@ def test_hits_can_be_narrowed(store: Store) -> None:
     """S1-53: by type, path, session and time; each exactly, whatever else is spelled alike."""
     store.append(
         [
-            said(1, "word", event_type="decision", path="src/app"),
-            said(2, "word", event_type="mcp_action", path="src-app/x", session_id="zzzz9999"),
-            said(3, "word", event_type="mcpaction", path="src/app/main.py"),
-            said(4, "word", path="src/application"),
+            event_of(1, "word", event_type="decision", path="src/app"),
+            event_of(2, "word", event_type="mcp_action", path="src-app/x", session_id="zzzz9999"),
+            event_of(3, "word", event_type="mcpaction", path="src/app/main.py"),
+            event_of(4, "word", path="src/application"),
         ]
     )
     assert ids(search(store, "word", event_types=("mcp_action",))) == [2]
@@ -93,7 +93,7 @@ def test_what_is_withheld_or_bookkeeping_is_never_found(store: Store) -> None:
     """P5: contents that hold a secret, raw hook input and the store's notes are in no answer and no index."""
     secret = "AKIA" + "QW3ERT5YUI7OPAS9"
     put_file(store, 1, "conf.env", f"zanzibar aws_access_key_id = {secret}\n".encode())
-    store.append([said(2, "zanzibar", event_type="hook"), said(3, "zanzibar", event_type="cursor")])
+    store.append([event_of(2, "zanzibar", event_type="hook"), event_of(3, "zanzibar", event_type="cursor")])
     assert store.withheld()
 
     assert search(store, "zanzibar").hits == []
@@ -116,7 +116,7 @@ def test_the_index_follows_the_log(store: Store) -> None:
     rng = random.Random(5)
     vocabulary = [f"w{n}" for n in range(12)]
     for number in range(40):
-        store.append([said(number, " ".join(rng.choices(vocabulary, k=4)))])
+        store.append([event_of(number, " ".join(rng.choices(vocabulary, k=4)))])
         if number % 7 == 0:
             search(store, "w1")
         if number % 13 == 0:
@@ -133,7 +133,7 @@ def test_the_index_follows_the_log(store: Store) -> None:
 @pytest.mark.parametrize("harm", ("deleted", "garbage", "truncated", "other store"))
 def test_an_index_that_does_not_fit_is_rebuilt(store: Store, tmp_path: Path, harm: str) -> None:
     """I22, P2: deleted, damaged or foreign, it counts as absent; the answer is the same."""
-    store.append([said(n, f"word number{n}") for n in range(30)])
+    store.append([event_of(n, f"word number{n}") for n in range(30)])
     expected = ids(search(store, "word"))
     path = Path(index.path_of(store.layout))
     if harm == "deleted":
@@ -145,7 +145,7 @@ def test_an_index_that_does_not_fit_is_rebuilt(store: Store, tmp_path: Path, har
     else:
         (tmp_path / "other").mkdir()
         with make_store(tmp_path / "other/.locus") as other:
-            other.append([said(1, "other word")])
+            other.append([event_of(1, "other word")])
             search(other, "word")
             path.write_bytes(Path(index.path_of(other.layout)).read_bytes())
 
@@ -155,7 +155,7 @@ def test_an_index_that_does_not_fit_is_rebuilt(store: Store, tmp_path: Path, har
 
 def test_an_older_copy_of_the_log_rebuilds_the_index(store: Store, tmp_path: Path) -> None:
     """I22: positions that mean other events now are reported by the last event that was indexed."""
-    store.append([said(n, "before") for n in range(5)])
+    store.append([event_of(n, "before") for n in range(5)])
     search(store, "before")
     made = Path(index.path_of(store.layout)).read_bytes()
     (tmp_path / "again").mkdir()
@@ -163,7 +163,7 @@ def test_an_older_copy_of_the_log_rebuilds_the_index(store: Store, tmp_path: Pat
         store_file = Path(again.layout.store_file)
         store_file.write_bytes(Path(store.layout.store_file).read_bytes())
     with Store.open(tmp_path / "again/.locus") as again:
-        again.append([said(100 + n, "after") for n in range(9)])
+        again.append([event_of(100 + n, "after") for n in range(9)])
         Path(index.path_of(again.layout)).write_bytes(made)
 
         assert search(again, "before").hits == []
@@ -172,9 +172,9 @@ def test_an_older_copy_of_the_log_rebuilds_the_index(store: Store, tmp_path: Pat
 
 def test_where_nothing_may_be_written_the_answer_is_whole(store: Store) -> None:
     """I22: while another process indexes, what the index lacks is searched in memory."""
-    store.append([said(1, "old word")])
+    store.append([event_of(1, "old word")])
     search(store, "word")
-    store.append([said(2, "new word")])
+    store.append([event_of(2, "new word")])
     with ThreadPoolExecutor(1) as another:
         lock = another.submit(acquire, store.fs, store.layout, SEARCH).result()
         answer = search(store, "word")
@@ -185,10 +185,10 @@ def test_where_nothing_may_be_written_the_answer_is_whole(store: Store) -> None:
 
 def test_no_index_is_used_while_an_erasure_is_under_way(store: Store) -> None:
     """I30: the note of an erasure stops writers and readers of the index; the log answers."""
-    store.append([said(1, "word")])
+    store.append([event_of(1, "word")])
     search(store, "word")
     Path(store.layout.erasing).write_bytes(b"\n")
-    store.append([said(2, "word")])
+    store.append([event_of(2, "word")])
     before = Path(index.path_of(store.layout)).read_bytes()
 
     assert sorted(ids(search(store, "word"))) == [1, 2]
@@ -200,7 +200,7 @@ def test_time_bounds_what_is_indexed_and_the_rest_is_reported(store: Store) -> N
     """P7: what the time did not suffice for is counted."""
     large = {"text": "word", "data": "0" * 20_000}  # a transaction takes so many events, or so many bytes
     for first in (0, 600):
-        store.append([said(n, "", payload=large) for n in range(first, first + 600)])
+        store.append([event_of(n, "", payload=large) for n in range(first, first + 600)])
     answer = find.search(store, query.parse("word"), limit=1, seconds=0.0)
 
     assert answer.hits and answer.more
@@ -211,7 +211,7 @@ def test_time_bounds_what_is_indexed_and_the_rest_is_reported(store: Store) -> N
 @pytest.mark.slow
 def test_a_killed_indexer_leaves_an_index_that_is_right(store: Store, hunt_minutes: float) -> None:
     """I22: killed at any moment it covers what it says, and the next search goes on from there."""
-    store.append([said(n, f"word n{n % 97}") for n in range(12_000)])
+    store.append([event_of(n, f"word n{n % 97}") for n in range(12_000)])
     rng = random.Random(11)
     for _ in range(3 if not hunt_minutes else int(60 * hunt_minutes)):
         child = os.fork()
@@ -236,7 +236,7 @@ def find_all(store: Store, text: str) -> find.SearchAnswer:
 
 def test_the_index_is_private(store: Store) -> None:
     """P5: its files are 0600 like all others."""
-    store.append([said(1, "word")])
+    store.append([event_of(1, "word")])
     search(store, "word")
     names = [p for p in Path(store.layout.directory("index")).iterdir() if p.name.startswith("search-")]
 
@@ -247,7 +247,7 @@ def test_a_search_asks_what_is_withheld_only_for_texts_in_contents(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P9: most payloads have their texts themselves, and a whole column is read to know what is withheld."""
-    store.append([said(1, "use exponential backoff")])
+    store.append([event_of(1, "use exponential backoff")])
     asked: list[object] = []
     monkeypatch.setattr(payload_texts, "withheld_in", lambda view: asked.append(view) or frozenset())
 
@@ -260,7 +260,7 @@ def test_a_search_reads_the_row_groups_of_its_hits_alone(
 ) -> None:
     """P9: payloads of the others, which make most of a log, are not decoded."""
     monkeypatch.setattr(segment, "WRITE_OPTIONS", {**segment.WRITE_OPTIONS, "row_group_size": 10})
-    store.append([said(number, "rare" if number in (3, 47) else "plenty") for number in range(60)])
+    store.append([event_of(number, "rare" if number in (3, 47) else "plenty") for number in range(60)])
     store.seal()
     index.update(store)
     decoded: list[int] = []

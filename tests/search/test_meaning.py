@@ -10,7 +10,7 @@ from eventlog.search import find, index, query
 from eventlog.search.meaning import Model, load
 from eventlog.store import Store
 from tests.maintenance.support import make_store
-from tests.search.test_index import ids, said
+from tests.search.test_index import event_of, ids
 
 TOPICS = (
     ("slow", "performance", "latency", "fast"),
@@ -24,10 +24,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
     with make_store(tmp_path / ".locus") as opened:
         opened.append(
             [
-                said(1, "reduce latency of the parser", event_type="decision"),
-                said(2, "password reset mail", event_type="decision"),
-                said(3, "dark theme", event_type="intent"),
-                said(4, "performance", event_type="action"),
+                event_of(1, "reduce latency of the parser", event_type="decision"),
+                event_of(2, "password reset mail", event_type="decision"),
+                event_of(3, "dark theme", event_type="intent"),
+                event_of(4, "performance", event_type="action"),
             ]
         )
         yield opened
@@ -55,7 +55,7 @@ def test_events_are_found_by_meaning(store: Store) -> None:
     assert ids(slow) == [1] and slow.hits[0].snippet is not None
     assert ids(again)[0] == 1
     assert embed.asked.count("reduce latency of the parser") == 1  # kept, not embedded for each search
-    store.append([said(9, "auth is slow", event_type="error")])
+    store.append([event_of(9, "auth is slow", event_type="error")])
     assert sorted(ids(find.search(store, query.parse("performance"), model=model))) == [1, 4, 9]
     narrow = find.Filters(event_types=("error",))
     assert ids(find.search(store, query.parse("performance"), narrow, model=model)) == [9]

@@ -17,7 +17,7 @@ from eventlog.blobs.tree import TreeEntry
 from eventlog.search import find, index, query
 from eventlog.store import Store
 from tests.older import append_as_before
-from tests.search.test_index import ids, put_file, said, search
+from tests.search.test_index import event_of, ids, put_file, search
 
 LARGE = {"data": "0" * 20_000}
 
@@ -27,7 +27,10 @@ def long_log(store: Store) -> None:
     for first in range(0, 1_200, 600):
         words = {0: "word early", 1_199: "word late"}
         store.append(
-            [said(n, "", payload={"text": words.get(n, "word"), **LARGE}) for n in range(first, first + 600)]
+            [
+                event_of(n, "", payload={"text": words.get(n, "word"), **LARGE})
+                for n in range(first, first + 600)
+            ]
         )
 
 
@@ -47,7 +50,7 @@ def test_a_content_that_comes_later_is_found(store: Store) -> None:
     put_file(store, 1, "a.py", b"first\nsame\n")
     late = to_text(blob_id(b"second\nsame\n"))
     named = {"event_type": "file", "operation": "edit", "path": "a.py", "after_hash": late, "payload": {}}
-    append_as_before(store, [said(2, "", **named)])
+    append_as_before(store, [event_of(2, "", **named)])
     put_file(store, 3, "a.py", b"third\nsame\n")
     assert search(store, "second").hits == []
     with store.blobs.writer() as writer:
@@ -65,15 +68,15 @@ def test_a_deferred_content_is_found_once_it_is_stored(store: Store) -> None:
     """I22: the event names a list instead; another tells later what the list meant."""
     deferred = to_text(blob_id(b"a list"))
     named = {"event_type": "file", "operation": "edit", "path": "src/a.py", "payload": {"deferred": deferred}}
-    store.append([said(1, "", **named)])
+    store.append([event_of(1, "", **named)])
     assert search(store, "backoff").hits == []
     with store.blobs.writer() as writer:
         content = writer.put(b"def backoff(): ...\n")
         src = writer.put_tree([TreeEntry(b"a.py", b"f", content, 19)])
         tree = to_text(writer.put_tree([TreeEntry(b"src", b"d", src)]))
         writer.flush()
-    told = {"before_hash": deferred, "tree_hash": tree, "event_type": "content", "operation": "stored"}
-    append_as_before(store, [said(2, "", **told, session_id=None, turn=None)])
+    payload = {"before_hash": deferred, "tree_hash": tree, "event_type": "content", "operation": "stored"}
+    append_as_before(store, [event_of(2, "", **payload, session_id=None, turn=None)])
 
     (hit,) = search(store, "backoff").hits
     assert (hit.position, hit.path, hit.after_hash) == (0, "src/a.py", to_text(content))
@@ -84,7 +87,7 @@ def test_an_index_of_an_earlier_version_is_replaced_in_the_background(store: Sto
     """I22: nobody needs to search, and the old file does not stay."""
     old = Path(store.layout.directory("index")) / "search-6842baa0.sqlite"
     old.write_bytes(b"whatever it held")
-    store.append([said(1, "word")])
+    store.append([event_of(1, "word")])
     index.maintain(store)
 
     assert not old.exists() and index.exists(store.fs, store.layout)

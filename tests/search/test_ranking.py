@@ -13,7 +13,7 @@ from eventlog.search import find, index, query, tokenizer
 from eventlog.search.ranking import RankedIndex, ranked
 from eventlog.store import Store
 from tests.maintenance.support import make_store
-from tests.search.test_index import put_file, said
+from tests.search.test_index import event_of, put_file
 
 LINE = st.lists(
     st.sampled_from(
@@ -114,7 +114,7 @@ def put(
 ) -> None:
     path, at, cut, lines = step
     if path is None:
-        store.append([said(number, "\n".join(lines[:3]))])
+        store.append([event_of(number, "\n".join(lines[:3]))])
         return
     now = held.setdefault(path, [])
     now[at : at + cut] = lines

@@ -114,9 +114,9 @@ def test_any_name_is_meant_exactly(name: str, tmp_path: Path) -> None:
     (work / "x").mkdir()
     (work / "x/f").touch()
     path = str(work / name / "f")
-    (said,) = git_exclude.exclude(REAL, path, str(tmp_path / "state"), git_exclude.claim_of_hooks(path))
+    (reported,) = git_exclude.exclude(REAL, path, str(tmp_path / "state"), git_exclude.claim_of_hooks(path))
 
-    assert said.state == git_exclude.ADDED
+    assert reported.state == git_exclude.ADDED
     seen = git(work, "status", "--porcelain", "-uall", "-z").split("\0")
     assert sorted(line[3:] for line in seen if line) == sorted([f"{name}/g", "x/f"])
 
@@ -127,5 +127,9 @@ def test_a_name_with_a_line_break_is_reported(tmp_path: Path) -> None:
     work.mkdir()
     git(tmp_path, "init", "-q")
     path = str(work / "f")
-    (said,) = git_exclude.exclude(REAL, path, str(tmp_path / "state"), git_exclude.claim_of_hooks(path))
-    assert said.state == git_exclude.FAILED and "line break" in said.why and "--user" in str(said.todo)
+    (reported,) = git_exclude.exclude(REAL, path, str(tmp_path / "state"), git_exclude.claim_of_hooks(path))
+    assert (
+        reported.state == git_exclude.FAILED
+        and "line break" in reported.why
+        and "--user" in str(reported.todo)
+    )

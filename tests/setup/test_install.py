@@ -449,11 +449,11 @@ def test_no_hook_waits_longer_than_its_agent() -> None:
 def test_the_plugin_registers_the_same_events() -> None:
     """The plugin for Claude Code has exactly the hooks that `locus hooks install --project` writes."""
     plugin = ROOT / "plugins/claude-code"
-    said = json.loads((plugin / ".claude-plugin/plugin.json").read_text())
+    answer = json.loads((plugin / ".claude-plugin/plugin.json").read_text())
     registered = json.loads((plugin / "hooks/hooks.json").read_text())["hooks"]
     wanted = install.handlers(CLAUDE_CODE, launch.portable_line(CLAUDE_CODE))
 
-    assert said["name"] == "locus"
+    assert answer["name"] == "locus"
     assert registered == {event: [{"hooks": [handler]}] for event, handler in wanted.items()}
     assert "CLAUDE_PLUGIN_ROOT" not in json.dumps(registered)
 
@@ -469,10 +469,10 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def run(line: str, store: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    said = {"session_id": "s", "hook_event_name": "Notification", "cwd": str(store.parent), "message": "é"}
+    payload = {"session_id": "s", "hook_event_name": "Notification", "cwd": str(store.parent), "message": "é"}
     return subprocess.run(
         ["/bin/sh", "-c", line],
-        input=json.dumps(said).encode(),
+        input=json.dumps(payload).encode(),
         capture_output=True,
         cwd=store.parent,
         env={**os.environ, "LOCUS_DIR": str(store), **environment},

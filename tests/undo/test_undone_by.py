@@ -131,8 +131,8 @@ def test_any_log_of_undos_gives_sql_and_python_one_answer(
 
     undos = [n for n, (kind, _, _, limited, _) in enumerate(made) if kind == UNDO and not limited]
     expected = {f"turn:s_{turn:03d}": f"{n:032x}" for n in undos if holds(n) for turn in made[n][1]}
-    told = [{**told, "payload": jsontext.object_of(told["payload"])} for told in log.events()]
-    operations = operations_in(told)
+    listed = [{**listed, "payload": jsontext.object_of(listed["payload"])} for listed in log.events()]
+    operations = operations_in(listed)
     assert {name: undo.id for name, undo in operations.undone.items()} == expected
     assert dict(log.rows(_UNDONE)) == expected
     assert log.rows("SELECT undone_by FROM turns WHERE turn = 1") == [(expected.get("turn:s_001"),)]

@@ -80,11 +80,11 @@ def _without_trees(store: Store) -> dict[str, str]:
     turn = recorder.start_turn("Only told")
     turn.file("told.txt", before=b"one\n", after=b"one\ntwo\n")
     turn.end(title="Only told")
-    told = turn.ref.name
+    reported = turn.ref.name
     turn = recorder.start_turn("Say hello")
     turn.end(title="Say hello", outcome="Hello.")
     recorder.end_session("Done")
-    return {"partial": told, "none": turn.ref.name}
+    return {"partial": reported, "none": turn.ref.name}
 
 
 def _after_the_seal(store: Store, root: Path) -> dict[str, str]:

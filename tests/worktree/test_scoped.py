@@ -60,10 +60,10 @@ def check_scoped(before: Files, tree: Files, disk: Files, scope: set[bytes], don
         assert tree.get(path) in (before.get(path), disk.get(path)), path
     for path in scope:
         assert tree.get(path) == disk.get(path), path
-    told = {change.path for change in done.changes} | {change.old_path for change in done.changes} - {None}
+    payload = {change.path for change in done.changes} | {change.old_path for change in done.changes} - {None}
     differing = {path for path in before.keys() | tree.keys() if before.get(path) != tree.get(path)}
     files = {path for path in differing if (before.get(path) or tree[path])[0] != b"d"}
-    assert files <= told
+    assert files <= payload
 
 
 @settings(max_examples=examples(25, 2000))
