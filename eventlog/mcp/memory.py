@@ -7,8 +7,8 @@ from typing import Annotated
 from eventlog.base.display import moment, one_line
 from eventlog.base.identity import STORE_DIRECTORY
 from eventlog.mcp import read
+from eventlog.mcp.arguments import Agent, Focus, Paths, SessionId, Tokens
 from eventlog.mcp.call import Hint, tool
-from eventlog.mcp.tools import Agent, Focus, Paths, SessionId, Tokens
 from eventlog.memory import intent, who
 from eventlog.store import Store
 

@@ -22,8 +22,8 @@ from eventlog.base.display import (
 from eventlog.base.errors import Ambiguous, Corruption, NotFound, Refused
 from eventlog.base.paths import within_sql
 from eventlog.base.types import COLUMN_NAMES
+from eventlog.mcp.arguments import Path, Paths, Phase, Rows, SessionId, Words
 from eventlog.mcp.call import Hint, tool
-from eventlog.mcp.tools import Path, Paths, Phase, Rows, SessionId, Words
 from eventlog.projections.definitions import (
     DATED_DECISIONS,
     DECISIONS_NEWEST_FIRST,

@@ -16,9 +16,9 @@ from eventlog.base.display import lines, one_line
 from eventlog.base.errors import Refused
 from eventlog.base.paths import path_text
 from eventlog.hooks.locate import find_captured
+from eventlog.mcp.arguments import AskingSession, Paths
 from eventlog.mcp.call import WriteReceipt, tool
 from eventlog.mcp.read import inside
-from eventlog.mcp.tools import AskingSession, Paths
 from eventlog.store import Store
 from eventlog.undo.plan import UndoPlan
 

@@ -11,10 +11,10 @@ from eventlog import agents
 from eventlog.base.display import one_line
 from eventlog.base.errors import Refused
 from eventlog.base.types import Event
+from eventlog.mcp.arguments import Agent, Focus, Path, Paths, Reasoning, SessionId
 from eventlog.mcp.call import Hint, WriteReceipt, tool
 from eventlog.mcp.memory import session_line
 from eventlog.mcp.read import inside
-from eventlog.mcp.tools import Agent, Focus, Path, Paths, Reasoning, SessionId
 from eventlog.memory import intent
 from eventlog.memory.engram import KINDS
 from eventlog.recorder import lifecycle, sessions
