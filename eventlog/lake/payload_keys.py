@@ -54,7 +54,7 @@ def _is_person(value: object) -> bool:
     )
 
 
-def _is_turn(text: str) -> bool:
+def _is_turn(text: str) -> object:
     session_id, _, number = text.rpartition("_")
     return of.is_session_id(session_id) and number.isdecimal()
 

@@ -123,40 +123,16 @@ CATEGORIES = _words(
 Form = Callable[[str], object]  # true of a text that is such a figure
 
 # An id has a digit, and no blank: a word that somebody wrote has none, or has none of these forms.
-_ID = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9_][A-Za-z0-9_.:=-]{0,127}").fullmatch
-_SESSION_ID = re.compile(r"[0-9a-z]{8}|(?=[^0-9]*[0-9])[A-Za-z0-9][A-Za-z0-9.:=-]{0,127}").fullmatch
+is_id: Form = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9_][A-Za-z0-9_.:=-]{0,127}").fullmatch
+# One of ours, or what looks like an id that a client brought.
+is_session_id: Form = re.compile(r"[0-9a-z]{8}|(?=[^0-9]*[0-9])[A-Za-z0-9][A-Za-z0-9.:=-]{0,127}").fullmatch
 # Of a program: an agent, a model, a tool. One word.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/+\[\]-]{0,127}").fullmatch
-_VERSION = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}").fullmatch
-_HEX = re.compile(r"[0-9a-f]{7,128}").fullmatch
-_HASH = re.compile(r"blake3:[0-9a-f]{64}|(?:md5|sha1|sha256|sha512|git):[0-9a-f]{16,128}").fullmatch
-_EVENT_ID = re.compile(r"[0-9a-f]{32}").fullmatch
-_DIGITS = re.compile(r"[0-9]{1,18}").fullmatch
-
-
-def is_id(text: str) -> bool:
-    return _ID(text) is not None
-
-
-def is_session_id(text: str) -> bool:
-    """Whether it is one of ours, or looks like an id that a client brought."""
-    return _SESSION_ID(text) is not None
-
-
-def is_name(text: str) -> bool:
-    return _NAME(text) is not None and "//" not in text
-
-
-def is_hex(text: str) -> bool:
-    return _HEX(text) is not None
-
-
-def is_hash(text: str) -> bool:
-    return _HASH(text) is not None
-
-
-def is_event_id(text: str) -> bool:
-    return _EVENT_ID(text) is not None
+is_name: Form = re.compile(r"(?!.*//)[A-Za-z0-9_][A-Za-z0-9_.:/+\[\]-]{0,127}").fullmatch
+is_version: Form = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}").fullmatch
+is_hex: Form = re.compile(r"[0-9a-f]{7,128}").fullmatch
+is_hash: Form = re.compile(r"blake3:[0-9a-f]{64}|(?:md5|sha1|sha256|sha512|git):[0-9a-f]{16,128}").fullmatch
+is_event_id: Form = re.compile(r"[0-9a-f]{32}").fullmatch
+is_number: Form = re.compile(r"[0-9]{1,18}").fullmatch
 
 
 def is_path(text: str) -> bool:
@@ -183,10 +159,6 @@ class Column(NamedTuple):
     otherwise: str = DROPPED
 
 
-def _word_of(words: "Collection[str]") -> Form:
-    return words.__contains__
-
-
 _NUMBERS = (
     "position schema_version redacted turn seq occurred_at recorded_at prompt_tokens completion_tokens "
     "reasoning_tokens cache_read_tokens cache_write_tokens cache_write_1h_tokens duration_ms success "
@@ -198,18 +170,18 @@ _CONTEXT = Column(FIGURES, None, AS_CONTEXT)
 COLUMNS: "dict[str, Column]" = {
     **dict.fromkeys(_NUMBERS.split(), Column(FIGURES)),
     "event_id": Column(FIGURES, is_event_id, DIGESTED),
-    "event_type": Column(FIGURES, _word_of(EVENT_TYPES), NAMED_OTHER),
-    "event_kind": Column(FIGURES, _word_of(KINDS)),
-    "source": Column(FIGURES, _word_of(SOURCES)),
+    "event_type": Column(FIGURES, EVENT_TYPES.__contains__, NAMED_OTHER),
+    "event_kind": Column(FIGURES, KINDS.__contains__),
+    "source": Column(FIGURES, SOURCES.__contains__),
     "session_id": Column(FIGURES, is_session_id, DIGESTED),
-    "turn_id": Column(FIGURES, _DIGITS),
+    "turn_id": Column(FIGURES, is_number),
     "context_id": _CONTEXT,
     "extends": _CONTEXT,
     "related_to": _CONTEXT,
     "reinforces": _CONTEXT,
     "contradicts": _CONTEXT,
     "agent": Column(FIGURES, is_name, DIGESTED),
-    "agent_version": Column(FIGURES, _VERSION),
+    "agent_version": Column(FIGURES, is_version),
     "agent_session_id": _ID_COLUMN,
     "agent_turn_id": _ID_COLUMN,
     "tool_use_id": _ID_COLUMN,
@@ -223,12 +195,12 @@ COLUMNS: "dict[str, Column]" = {
     "branch": Column(TEXTS),
     "commit": Column(FIGURES, is_hex),
     "title": Column(TEXTS),  # but for those that name the project or a content (`outgoing.py`)
-    "status": Column(FIGURES, _word_of(STATUSES)),
+    "status": Column(FIGURES, STATUSES.__contains__),
     "tool": Column(FIGURES, is_name, DIGESTED),
     "path": Column(PATHS, is_path),
-    "operation": Column(FIGURES, _word_of(OPERATIONS)),
+    "operation": Column(FIGURES, OPERATIONS.__contains__),
     "model": Column(FIGURES, is_name, DIGESTED),
-    "error_type": Column(FIGURES, _word_of(ERROR_TYPES)),
+    "error_type": Column(FIGURES, ERROR_TYPES.__contains__),
     "before_hash": Column(FIGURES, is_hash),
     "after_hash": Column(FIGURES, is_hash),
     "tree_hash": Column(FIGURES, is_hash),
@@ -283,7 +255,7 @@ class Contexts:
     def _numbered(self, kind: str, name: str, count: int) -> "str | None":
         """`kind:session_number…`, with so many numbers."""
         session_id, *numbers = name.rsplit("_", count)
-        if len(numbers) != count or not all(map(_DIGITS, numbers)):
+        if len(numbers) != count or not all(map(is_number, numbers)):
             return None
         known_kind = kind if kind in EVENT_TYPES else OTHER
         return "_".join((f"{known_kind}:{self._session_id(session_id)}", *numbers))
