@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from eventlog.base import jsontext
-from eventlog.base.errors import PARSE_ERRORS, Corruption, NotFound, Refused
+from eventlog.base.errors import PARSE_ERRORS, Corruption, NotFound
 from eventlog.lake.chain import (
     MERGE,
     Chain,
@@ -20,11 +20,11 @@ from eventlog.lake.chain import (
     Rewrite,
     metadata_of,
     read_chain,
-    rewrite_name,
     rewritten_name,
 )
 from eventlog.lake.outgoing import SCHEMA, encoded
 from eventlog.lake.place import Place
+from eventlog.lake.rewrites import put
 from eventlog.lake.source import identity_of
 
 # A merged file has at most so many bytes, ten times as much while it is made; one that has half of it stays.
@@ -96,16 +96,7 @@ def _made(place: Place, chain: Chain, runs: "list[_Run]") -> bool:
         added.append(LiveFile(name, base, end, len(data)))
     removed = tuple(file.name for run in runs for file, _ in run)
     rewrite = Rewrite(chain.next_rewrite, MERGE, removed, tuple(added))
-    name = rewrite_name(chain.store_id, rewrite.number)
-    if place.create(name, rewrite.encoded()) or place.read(name) == rewrite.encoded():
-        return True
-    for file in added:
-        if file.name.encode() not in place.read(name):
-            try:
-                place.delete(file.name)
-            except Refused:
-                pass  # nobody can name it any more; `verify` lists it
-    return False
+    return put(place, chain.store_id, place.create, rewrite)
 
 
 def _joined(place: Place, run: _Run) -> bytes:

@@ -15,8 +15,7 @@ from eventlog.base.locks import PUBLISH, acquire
 from eventlog.lake import published, remembered, rewrites, source
 from eventlog.lake.chain import LiveFile, pack_name, publication_name, stem_of
 from eventlog.lake.packs import made_packs
-from eventlog.lake.probe import Creator
-from eventlog.lake.rewrites import Made
+from eventlog.lake.rewrites import Rewriter
 
 if TYPE_CHECKING:
     from eventlog.lake.place import Place
@@ -125,7 +124,7 @@ def publish(
                 f"nobody agreed to what leaves for {place.uri}. Nothing was published; add --yes."
             )
         report = PublishReport(place.uri, state.chain.end, state.chain.end)
-        state = _run(place, log, state, report, again)
+        state = _run(Rewriter(place, log), state, report, again)
         if state.erased_to > state.swept:
             report.left = rewrites.sweep(place, log.store_id)
             state.swept = state.swept if report.left else state.erased_to
@@ -167,46 +166,35 @@ def _count_events(made: PublishPlan, log: "Source") -> None:
         made.first_at, made.last_at = min(times), max(times)
 
 
-def _run(
-    place: "Place", log: "Source", state: "Published", report: PublishReport, again: bool
-) -> "Published":
+def _run(rewriter: Rewriter, state: "Published", report: PublishReport, again: bool) -> "Published":
     """Rewrite and publish until the chain has all of the log as it should be."""
-    creator = Creator(place, log.store_id)
-    made = Made()
-    missing: dict[bytes, str] = {}
-    if again and rewrites.complete(place, log, creator, state, made):
+    place, log = rewriter.place, rewriter.source
+    if again and rewriter.complete(state):
         state = published.read(place, log, None)
     while True:
-        if rewrites.make(place, log, creator, state, made):
+        if rewriter.make(state):
             state = published.read(place, log, state.remembered())
         elif state.chain.end < log.end:
-            if not _publish_next(place, log, creator, state, report, missing):
+            if not _publish_next(rewriter, state, report):
                 state = published.read(place, log, state.remembered())
         else:
             break
-    report.rewritten, report.packs_rewritten = made.files, made.packs
-    report.missing = len(missing | made.missing)
+    report.rewritten, report.packs_rewritten = rewriter.files, rewriter.packs
+    report.missing = len(rewriter.missing)
     return state
 
 
-def _publish_next(
-    place: "Place",
-    log: "Source",
-    creator: Creator,
-    state: "Published",
-    report: PublishReport,
-    missing: "dict[bytes, str]",
-) -> bool:
+def _publish_next(rewriter: Rewriter, state: "Published", report: PublishReport) -> bool:
     """Create the next publication; False where the state has to be read again, as somebody else was first."""
-    base = state.chain.end
+    log, base = rewriter.source, state.chain.end
     later = [file.base for file in state.chain.waiting if file.base > base]
     end = min(log.end, base + POSITIONS_MAX, *later)
-    packs = _publish_contents(place, log, creator, state, (base, end), report, missing)
+    packs = _publish_contents(rewriter, state, (base, end), report)
     if packs is None:
         return False
     data = log.file(base, end, log.policy, [stem_of(name) for name in packs])
     name = publication_name(log.store_id, base)
-    if not creator.create(name, data):
+    if not rewriter.create(name, data):
         return False
     report.files += 1
     report.bytes += len(data)
@@ -217,25 +205,20 @@ def _publish_next(
 
 
 def _publish_contents(
-    place: "Place",
-    log: "Source",
-    creator: Creator,
-    state: "Published",
-    span: "tuple[int, int]",
-    report: PublishReport,
-    missing: "dict[bytes, str]",
+    rewriter: Rewriter, state: "Published", span: "tuple[int, int]", report: PublishReport
 ) -> "dict[str, frozenset[bytes]] | None":
     """Create packs of the contents that these events need; names and ids. None: read the state again."""
+    log = rewriter.source
     ids = log.contents(*span, state.contents, log.policy)
     packs = {}
-    for pack in made_packs(log.store.blobs, ids, missing):
+    for pack in made_packs(log.store.blobs, ids, rewriter.missing):
         name = pack_name(log.store_id, pack.name)
         packs[name] = published.ids_in(pack, log.store_id)
-        if creator.create(name, pack.data):
+        if rewriter.create(name, pack.data):
             report.packs += 1
             report.packs_bytes += len(pack.data)
     removed = packs.keys() & state.removed_packs
     if removed:
-        rewrites.bring_back(place, log, creator, state, removed)
+        rewriter.bring_back(state, removed)
         return None
     return packs
