@@ -36,7 +36,7 @@ def git_environment() -> dict[str, str]:
 
 def git_root(directory: str) -> str | None:
     """The root of the working tree that `directory` is in, or None outside git."""
-    answer = _git(directory, ["rev-parse", "--show-toplevel"])
+    answer = git_output(directory, ["rev-parse", "--show-toplevel"])
     return None if not answer else os.fsdecode(answer.rstrip(b"\n"))
 
 
@@ -46,9 +46,9 @@ def repo_hash_of(directory: str) -> tuple[str, str] | None:
     The same in every clone, whatever its path. None outside git, without a commit, and in a shallow
     clone, whose roots are not the real ones.
     """
-    if _git(directory, ["rev-parse", "--is-shallow-repository"]) != b"false\n":
+    if git_output(directory, ["rev-parse", "--is-shallow-repository"]) != b"false\n":
         return None
-    answer = _git(directory, ["rev-list", "--max-parents=0", "--end-of-options", "HEAD", "--"])
+    answer = git_output(directory, ["rev-list", "--max-parents=0", "--end-of-options", "HEAD", "--"])
     if not answer:
         return None
     return hash_of_roots(answer.decode("ascii").split()), "roots"
@@ -59,8 +59,8 @@ def hash_of_roots(roots: Iterable[str]) -> str:
     return blake3("".join(f"{root}\n" for root in sorted(roots)).encode("ascii")).hexdigest()[:12]
 
 
-def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
-    """Standard output of a git command, or None when it fails or git is not installed."""
+def git_output(directory: str, arguments: Sequence[str]) -> bytes | None:
+    """Standard output of a git command, or None when it fails, cannot be said, or git is not installed."""
     try:
         completed = subprocess.run(
             ["git", "-C", directory, *arguments],
@@ -69,14 +69,14 @@ def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
             capture_output=True,
             check=False,
         )
-    except OSError:
+    except (OSError, ValueError):
         return None
     return completed.stdout if completed.returncode == 0 else None
 
 
 def person_of(directory: str) -> tuple[str | None, str | None]:
     """The user's name and address in git's configuration of `directory`; None where it has none."""
-    answers = [_git(directory, ["config", "--get", f"user.{key}"]) for key in ("name", "email")]
+    answers = [git_output(directory, ["config", "--get", f"user.{key}"]) for key in ("name", "email")]
     name, email = (
         None if answer is None else answer.decode("utf-8", "replace").rstrip("\n") for answer in answers
     )

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
 from eventlog.base.errors import EventLogError, NotFound, Refused
-from eventlog.base.repository import hash_of_roots
+from eventlog.base.repository import git_environment, hash_of_roots
 from eventlog.importers.git_formats import (
     MODE_SUBMODULE,
     Commit,
@@ -29,6 +29,7 @@ from eventlog.importers.git_formats import (
     parse_commit,
 )
 from eventlog.importers.git_process import GitProcess, last_words
+from eventlog.worktree import git
 
 EMPTY_TREE = {40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"}
 EMPTY_TREE[64] = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
@@ -60,27 +61,17 @@ def open_repository(path: str) -> "GitRepository":
 
 def find_git_dir(path: str) -> str:
     """The git directory of the repository that holds `path`; NotFound when there is none."""
-    directory = os.path.realpath(path)
+    directory = os.fsencode(os.path.realpath(path))
     while True:
-        dot_git = os.path.join(directory, ".git")
-        if os.path.isfile(dot_git):
-            return _follow_gitfile(dot_git)
-        for candidate in (dot_git, directory):
-            if _is_git_dir(candidate):
-                return candidate
+        git_dir = git.git_dir_at(directory) or (directory if git.is_git_dir(directory) else None)
+        if git_dir is not None:
+            return os.fsdecode(git_dir)
+        if os.path.isfile(dot_git := os.path.join(os.fsdecode(directory), ".git")):
+            raise NotFound(f"{dot_git}: this file should name a git directory and does not")
         parent = os.path.dirname(directory)
         if parent == directory:
             raise NotFound(f"{path}: neither this folder nor one above it is a git repository")
         directory = parent
-
-
-def common_dir(git_dir: str) -> str:
-    """The directory that linked work trees share; `git_dir` itself when it is not one of those."""
-    try:
-        with open(os.path.join(git_dir, "commondir"), encoding="utf-8", errors="surrogateescape") as file:
-            return os.path.realpath(os.path.join(git_dir, file.read().rstrip("\n")))
-    except FileNotFoundError:
-        return git_dir
 
 
 class GitRepository:
@@ -88,7 +79,9 @@ class GitRepository:
 
     def __init__(self, git_dir: str) -> None:
         self.git_dir = git_dir
-        self.common_dir = common_dir(git_dir)
+        # What linked work trees share; `git_dir` itself when it is not one of those.
+        paths = git.RepositoryPaths(b"", os.fsencode(git_dir))
+        self.common_dir = os.path.realpath(os.fsdecode(paths.common_dir))
         self.shallow = _read_shallow(self.common_dir)
         self.work_tree = _read_work_tree(git_dir)
         self._lent: str | None = None
@@ -178,7 +171,7 @@ class GitRepository:
         It may not fetch: the repository's own settings apply here, and may name a server that has what a
         partial clone lacks.
         """
-        env = {**_environment(), "GIT_DIR": self.git_dir, "GIT_ALLOW_PROTOCOL": ""}
+        env = {**_environment(), "GIT_DIR": self.git_dir}
         completed = subprocess.run(
             ["git", "rev-parse", *argv],
             cwd=self.git_dir,
@@ -385,19 +378,9 @@ class GitRepository:
 
 
 def _environment() -> dict[str, str]:
-    """The caller's environment without the variables that control git."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env.update(
-        LC_ALL="C",
-        GIT_ATTR_NOSYSTEM="1",
-        GIT_CONFIG_GLOBAL=os.devnull,
-        GIT_CONFIG_NOSYSTEM="1",
-        GIT_NO_LAZY_FETCH="1",
-        GIT_NO_REPLACE_OBJECTS="1",
-        GIT_OPTIONAL_LOCKS="0",
-        GIT_TERMINAL_PROMPT="0",
-    )
-    return env
+    """The caller's environment without the variables and the settings that control git."""
+    env = {name: value for name, value in git_environment().items() if not name.startswith("GIT_CONFIG")}
+    return {**env, "GIT_ATTR_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def _make_git_dir(path: str, id_size: int, shallow: Sequence[str]) -> None:
@@ -414,23 +397,6 @@ def _make_git_dir(path: str, id_size: int, shallow: Sequence[str]) -> None:
     for name, text in files.items():
         with open(os.path.join(path, name), "w", encoding="ascii") as file:
             file.write(text)
-
-
-def _is_git_dir(path: str) -> bool:
-    def has(name: str) -> bool:
-        return os.path.lexists(os.path.join(path, name))
-
-    return has("HEAD") and ((has("objects") and has("refs")) or has("commondir"))
-
-
-def _follow_gitfile(path: str) -> str:
-    with open(path, "rb") as file:
-        text = os.fsdecode(file.read(65536))
-    target = text.removeprefix("gitdir:").strip("\n").strip(" ")
-    git_dir = os.path.realpath(os.path.join(os.path.dirname(path), target))
-    if target == text or not _is_git_dir(git_dir):
-        raise NotFound(f"{path}: this file should name a git directory and does not")
-    return git_dir
 
 
 def _read_shallow(common: str) -> tuple[str, ...]:

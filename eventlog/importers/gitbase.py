@@ -8,7 +8,6 @@ repository, or for files that the commit lacks there is None. One thread; `close
 
 import os
 import re
-import subprocess
 
 from eventlog.base import repository
 from eventlog.base.paths import path_bytes
@@ -60,16 +59,7 @@ class GitBase:
         return None
 
     def _newest(self, rev: str, before_s: int) -> str | None:
-        command = ["git", "-C", self._root, "rev-list", "-1", f"--min-age={before_s}"]
-        try:
-            completed = subprocess.run(
-                [*command, "--end-of-options", rev, "--"],
-                env=repository.git_environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-            )
-        except (OSError, ValueError):
-            return None
-        commit = completed.stdout.decode("ascii", "replace").strip()
-        return commit if completed.returncode == 0 and _COMMIT.fullmatch(commit) else None
+        options = ["-1", f"--min-age={before_s}", "--end-of-options"]
+        answer = repository.git_output(self._root, ["rev-list", *options, rev, "--"]) or b""
+        commit = answer.decode("ascii", "replace").strip()
+        return commit if _COMMIT.fullmatch(commit) else None

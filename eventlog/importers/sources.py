@@ -6,7 +6,6 @@ hold a session, are reported with the reason (P7).
 """
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -259,20 +258,10 @@ def _each_once(sources: list[FileSource]) -> list[FileSource]:
 def _roots_of(directory: str) -> list[str]:
     """The working trees of the repository at `directory`, the longest path first; itself outside git."""
     roots = {os.path.realpath(directory), os.path.abspath(directory)}
-    try:
-        completed = subprocess.run(
-            ["git", "-C", directory, "worktree", "list", "--porcelain"],
-            env=repository.git_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except OSError:
-        completed = None
-    if completed is not None and completed.returncode == 0:
-        for line in completed.stdout.split(b"\n"):
-            if line.startswith(b"worktree "):
-                roots.add(os.fsdecode(line[len(b"worktree ") :]))
+    listed = repository.git_output(directory, ["worktree", "list", "--porcelain"]) or b""
+    for line in listed.split(b"\n"):
+        if line.startswith(b"worktree "):
+            roots.add(os.fsdecode(line[len(b"worktree ") :]))
     return sorted(roots, key=len, reverse=True)
 
 
