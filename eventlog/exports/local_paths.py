@@ -1,13 +1,18 @@
 """Paths of this machine, removed from texts that leave it (P5; docs/locusgraph.md, "What stays here").
 
 A path inside the project becomes relative to it; any other path of a person's machine becomes a mark. Works
-on JSON text, in which all other bytes stay as they are. Pure; any thread.
+on JSON text, in which all other bytes stay as they are. Pure, but for `LocalPaths.of`; any thread.
 """
 
 import os
 import re
 import tempfile
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.store import Store
 
 MARK = "[local path]"
 
@@ -51,6 +56,15 @@ class LocalPaths:
         self._marks = (*_WINDOWS_MARKS, "~/", *named, *_own_directories())
         self._of_people = _local_path_pattern(_OF_PEOPLE, own_pattern)
 
+    @classmethod
+    def of(cls, store: "Store", view: "LogView") -> "LocalPaths":
+        """Those of a store: of its project's directory, and of the directories that events name."""
+        directories: set[str] = set()
+        for batch in view.batches(columns=("cwd",)):
+            directories.update(batch.column(0).unique().to_pylist())
+        recorded = (directory for directory in directories if directory and directory.startswith("/"))
+        return cls([*homes_of(store), *recorded])
+
     def payload(self, text: str) -> str:
         """A payload's JSON text without measurements of hooks and without paths of this machine."""
         if '"hook_us"' in text:
@@ -74,6 +88,12 @@ class LocalPaths:
             if root in text:
                 text = pattern.sub(lambda match: "" if match[0].endswith("/") else ".", text)
         return text
+
+
+def homes_of(store: "Store") -> list[str]:
+    """The project's directory on this machine, by its names."""
+    root = store.layout.root
+    return list(dict.fromkeys(map(os.path.dirname, (os.path.abspath(root), os.path.realpath(root)))))
 
 
 def _root(root: str) -> tuple[str, "re.Pattern[str]"]:

@@ -5,7 +5,6 @@ they do not name stays here. Memory: some thousand events at a time; for `table`
 too. One thread, one view.
 """
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from blake3 import blake3
 from eventlog.base import jsontext
 from eventlog.base.names import project_context, sessions_context
 from eventlog.base.types import COLUMN_KINDS, LIST, TEXT, Event
-from eventlog.exports.local_paths import LocalPaths
+from eventlog.exports.local_paths import LocalPaths, homes_of
 from eventlog.lake import policy as of
 from eventlog.lake.actors import Actors
 from eventlog.lake.contents import contents_of
@@ -247,17 +246,11 @@ class Outgoing:
 
     @cached_property
     def _roots(self) -> "list[str]":
-        """The project's directory on this machine, by its names."""
-        root = self._store.layout.root
-        return list(dict.fromkeys(map(os.path.dirname, (os.path.abspath(root), os.path.realpath(root)))))
+        return homes_of(self._store)
 
     @cached_property
     def _paths_of_machine(self) -> LocalPaths:
-        directories: set[str] = set()
-        for batch in self._view.batches(columns=("cwd",)):
-            directories.update(batch.column(0).unique().to_pylist())
-        recorded = (directory for directory in directories if directory and directory.startswith("/"))
-        return LocalPaths([*self._roots, *recorded])
+        return LocalPaths.of(self._store, self._view)
 
 
 def encoded(tables: "Iterable[pa.Table]", metadata: "dict[str, str]") -> bytes:

@@ -8,10 +8,10 @@ of a record come before it, or were exported earlier (I37). One thread for each 
 processes, of which the slower one repeats.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.base import jsontext
@@ -225,7 +225,6 @@ class RecordBatch:
         self._parents = Parents(sent)
         self._is_file = sent is None
         self._left_out: Counter[str] = Counter()
-        self._local_paths: LocalPaths | None = None
         self.passed = 0  # events that were read and need no record, or must wait
 
     def lines(self) -> Iterator[bytes]:
@@ -382,21 +381,9 @@ class RecordBatch:
         report.links_left_out += linked.left_out
         return wire.record(self._graph_id, kind, context_id, source, fitted.text, linked, happened_us)
 
-    @property
+    @cached_property
     def _paths(self) -> LocalPaths:
-        if self._local_paths is None:
-            self._local_paths = LocalPaths(self._roots())
-        return self._local_paths
-
-    def _roots(self) -> Iterator[str]:
-        """The directories of the project on this machine, and those recorded for it."""
-        store_root = self._store.layout.root
-        yield os.path.dirname(os.path.realpath(store_root))
-        yield os.path.dirname(os.path.abspath(store_root))
-        directories: set[str] = set()
-        for batch in self._view.batches(columns=("cwd",)):
-            directories.update(batch.column(0).unique().to_pylist())
-        yield from (directory for directory in directories if directory and directory.startswith("/"))
+        return LocalPaths.of(self._store, self._view)
 
     def _diff(self, event: dict[str, Any]) -> str | None:
         """The change of a file event as text, from contents that may leave (S1-31)."""
