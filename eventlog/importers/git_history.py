@@ -25,7 +25,7 @@ from eventlog.importers.batch import ImportBatch
 from eventlog.importers.git_formats import Commit, GitChange, parts
 from eventlog.importers.git_objects import EMPTY_TREE, GitRepository, open_repository
 from eventlog.importers.git_trees import PART_CHANGES, ChangedFile, HistoryTree
-from eventlog.importers.git_turns import CommitTurn, KnownCommits, TreeFacts
+from eventlog.importers.git_turns import CommitStep, CommitTurn, KnownCommits, TreeFacts
 from eventlog.log.retained import retention_in
 from eventlog.secrets import bulk_prefilter
 
@@ -343,22 +343,10 @@ class _Import:
 
     def _message(self, index: int) -> None:
         """Add the events of a commit whose files are missing; it still counts as not recorded."""
-        commit_turn, commit = self._turns[index], self._commits[self._line[index]]
-        self._tree.missing[f"{commit.id[:12]}:"] = (
+        self._tree.missing[f"{self._line[index][:12]}:"] = (
             "git does not have all of its directories, or of those before it"
         )
-        self._add(git_turns.master(self._repo, self._project_name()))
-        self._start(commit_turn)
-        recorded_ids = self._half_done(commit.id)
-        message_hash, line_index = self._message_hash(commit), self._line_index(index)
-        for event in git_turns.message_events(
-            self._repo, commit_turn, commit, message_hash, line_index, commit.id in self._known.cut
-        ):
-            if event["event_id"] not in recorded_ids:
-                self._window.add(event)
-        self._sessions.add(commit_turn.session_id)
-        if self._window.is_full:
-            self._window.commit()
+        self._add_turn(index, None)
 
     def _message_hash(self, commit: Commit) -> str | None:
         """The blob of a message that is too long for an event."""
@@ -375,10 +363,15 @@ class _Import:
         step = self._tree.step(commit, changed)
         if self._met:
             self._met[commit.id], self._facts_of[commit.id] = commit_turn, step.after
+        self._add_turn(index, step)
+
+    def _add_turn(self, index: int, step: CommitStep | None) -> None:
+        """Args: step: what the commit did, None where that is not known."""
+        commit_turn, commit = self._turns[index], self._commits[self._line[index]]
         self._add(git_turns.master(self._repo, self._project_name()))
         self._start(commit_turn)
         recorded_ids = self._half_done(commit.id)
-        again = self._replace(commit.id)
+        again = self._replace(commit.id) if step is not None else commit.id in self._known.cut
         message_hash, line_index = self._message_hash(commit), self._line_index(index)
         for event in git_turns.turn_events(
             self._repo, commit_turn, commit, step, message_hash, line_index, again
@@ -386,8 +379,9 @@ class _Import:
             if event["event_id"] not in recorded_ids:
                 self._window.add(event)
         self._sessions.add(commit_turn.session_id)
-        self._remaining[commit_turn.key] -= 1
-        self._end_if_full(commit_turn.key)
+        if step is not None:
+            self._remaining[commit_turn.key] -= 1
+            self._end_if_full(commit_turn.key)
         if self._window.is_full:
             self._window.commit()
 

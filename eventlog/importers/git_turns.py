@@ -207,15 +207,15 @@ def event_id(repo: str, owner: str, part: str) -> str:
     return names.event_id_of(AGENT, repo, owner, part)
 
 
-def turn_start_id(repo: str, commit: str, again: bool = False) -> str:
+def turn_start_id(repo: str, commit: str, again: bool) -> str:
     return event_id(repo, commit, _part("turn-start", again))
 
 
-def turn_end_id(repo: str, commit: str, again: bool = False) -> str:
+def turn_end_id(repo: str, commit: str, again: bool) -> str:
     return event_id(repo, commit, _part("turn-end", again))
 
 
-def snapshot_end_id(repo: str, commit: str, again: bool = False) -> str:
+def snapshot_end_id(repo: str, commit: str, again: bool) -> str:
     return event_id(repo, commit, _part("snapshot-end", again))
 
 
@@ -253,6 +253,16 @@ def master(repo: str, project_name: str) -> Event:
     return lifecycle.sessions_master(repo, project_name, agent="locus", event_id=master_id(repo))
 
 
+def _columns(commit_turn: CommitTurn, commit: Commit) -> dict[str, Any]:
+    """What events of a session say of the commit that they are about."""
+    return {
+        "agent": AGENT,
+        "agent_session_id": commit_turn.key,
+        "commit": commit.id,
+        "occurred_at": time_us(commit.committer),
+    }
+
+
 def session_start(repo: str, commit_turn: CommitTurn, first: Commit) -> Event:
     """A session begins."""
     return lifecycle.session_start(
@@ -261,10 +271,7 @@ def session_start(repo: str, commit_turn: CommitTurn, first: Commit) -> Event:
         first.subject,
         repo,
         event_id=session_start_id(repo, commit_turn.key),
-        agent=AGENT,
-        agent_session_id=commit_turn.key,
-        commit=first.id,
-        occurred_at=time_us(first.committer),
+        **_columns(commit_turn, first),
     )
 
 
@@ -282,11 +289,8 @@ def session_link(
         "session_id": commit_turn.session_id,
         "context_id": names.session_context(_slug(commit_turn, first), commit_turn.session_id),
         "extends": [names.session_context(_slug(*previous), previous[0].session_id)],
-        "agent": AGENT,
-        "agent_session_id": commit_turn.key,
+        **_columns(commit_turn, first),
         "repo": repo,
-        "commit": first.id,
-        "occurred_at": time_us(first.committer),
         "payload": {},
     }
 
@@ -301,10 +305,7 @@ def session_end(repo: str, commit_turn: CommitTurn, first: Commit, last: Commit,
         turn_count=turn_count,
         end_reason="rollover",
         event_id=session_end_id(repo, commit_turn.key),
-        agent=AGENT,
-        agent_session_id=commit_turn.key,
-        commit=last.id,
-        occurred_at=time_us(last.committer),
+        **_columns(commit_turn, last),
     )
 
 
@@ -369,27 +370,21 @@ def turn_events(
     repo: str,
     commit_turn: CommitTurn,
     commit: Commit,
-    step: CommitStep,
+    step: CommitStep | None,
     message_hash: str | None,
     line_index: int | None,
-    again: bool = False,
+    again: bool,
 ) -> Iterator[Event]:
     """All events of a commit's turn, in order (S1-23, S1-24, S1-29, S1-31, S1-37, S1-47).
+
+    Without a step only those that do not concern its files; a later import adds the others.
 
     Args: message_hash: the blob of the whole message, when it is too long for an event; line_index: how many
     commits come before it on its line, None where that is not known; again: whether it was recorded before
     without its parent.
     """
     session_id, turn = commit_turn.session_id, commit_turn.turn
-    before, after, changes = step
-    columns = {
-        "agent": AGENT,
-        "agent_session_id": commit_turn.key,
-        "agent_turn_id": commit.id,
-        "repo": repo,
-        "commit": commit.id,
-        "occurred_at": time_us(commit.committer),
-    }
+    columns = {**_columns(commit_turn, commit), "agent_turn_id": commit.id, "repo": repo}
 
     def about(part: str) -> dict[str, Any]:
         return {**columns, "event_id": event_id(repo, commit.id, _part(part, again))}
@@ -399,7 +394,8 @@ def turn_events(
     if line_index is not None:
         start["payload"] = {**_payload_of(start), "line_place": line_index}
     yield start
-    yield _snapshot(commit_turn, lifecycle.TURN_START, before, None, about("snapshot-start"))
+    if step is not None:
+        yield _snapshot(commit_turn, lifecycle.TURN_START, step.before, None, about("snapshot-start"))
     yield lifecycle.intent(
         session_id,
         turn,
@@ -408,10 +404,13 @@ def turn_events(
         blobs=None if message_hash is None else [message_hash],
         **about("intent"),
     )
+    if step is None:
+        return
+    changes = step.changes
     for change in changes:
         path = path_text(change.path)
         yield _file(commit_turn, path, change, about(f"file:{path}"))
-    yield _snapshot(commit_turn, lifecycle.TURN_END, after, len(changes), about("snapshot-end"))
+    yield _snapshot(commit_turn, lifecycle.TURN_END, step.after, len(changes), about("snapshot-end"))
     paths = sorted({path_text(path) for c in changes for path in (c.path, c.old_path) if path is not None})
     yield lifecycle.turn_end(
         session_id,
@@ -422,22 +421,6 @@ def turn_events(
         files_modified=paths if sum(map(len, paths)) <= _PATHS_SIZE_MAX else (),
         **about("turn-end"),
     )
-
-
-def message_events(
-    repo: str,
-    commit_turn: CommitTurn,
-    commit: Commit,
-    message_hash: str | None,
-    line_index: int | None,
-    again: bool = False,
-) -> Iterator[Event]:
-    """The events of a commit that do not concern its files; a later import adds the others."""
-    nothing = TreeFacts("", 0, None, "")
-    step = CommitStep(nothing, nothing, ())
-    for event in turn_events(repo, commit_turn, commit, step, message_hash, line_index, again):
-        if event["event_type"] == "intent" or event["operation"] == "start":
-            yield event
 
 
 def time_us(identity: CommitIdentity) -> int | None:
