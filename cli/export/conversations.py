@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-import eventlog
 from eventlog.base import jsontext
 from eventlog.exports import files
 from eventlog.exports.agent_trace import TraceReport, records
@@ -34,13 +33,6 @@ _options = options(
     click.option("--since", type=Since(), metavar="WHEN", help="Only sessions active since then."),
     force_option,
 )
-
-
-def _session_of(store: "eventlog.Store", name: str | None) -> tuple[str, ...] | None:
-    """The ids of the session of that name. Raises: NotFound, Ambiguous."""
-    if name is None:
-        return None
-    return parts(store, name)
 
 
 def _check(path: str, force: bool, as_json: bool) -> None:
@@ -76,7 +68,7 @@ def atif(path: str, session: str | None, since: int | None, force: bool, as_json
     """
     _check(path, force, as_json)
     with open_store() as store, Progress("exporting"):
-        session_ids = _session_of(store, session)
+        session_ids = None if session is None else parts(store, session)
         left_out: dict[str, str] = {}
         trajectories = documents(store, session_id=session_ids, since=since, left_out=left_out)
         written = _write(trajectories, path, force)
@@ -101,7 +93,7 @@ def otlp(
     """
     _check(path, force, as_json)
     with open_store() as store, Progress("exporting"):
-        session_ids = _session_of(store, session)
+        session_ids = None if session is None else parts(store, session)
         left_out: dict[str, str] = {}
         spans = requests(store, session_id=session_ids, since=since, contents=contents, left_out=left_out)
         written = _write(spans, path, force)
@@ -124,8 +116,8 @@ def agent_trace(path: str, session: str | None, since: int | None, force: bool, 
     _check(path, force, as_json)
     report = TraceReport()
     with open_store() as store, Progress("exporting"):
-        traces = records(store, report, session_id=_session_of(store, session), since=since)
-        _write(traces, path, force)
+        session_ids = None if session is None else parts(store, session)
+        _write(records(store, report, session_id=session_ids, since=since), path, force)
     if as_json:
         put(document({"export": {"path": path, "records": report.records, "missing": report.missing}}))
     else:

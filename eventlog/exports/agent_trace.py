@@ -68,19 +68,11 @@ def records(
     with store.view() as view:
         exposure = withheld.Exposure(view, store.redactor)
         for conversation in conversations(store, view, session_id=session_id, since=since):
-            events = _by_turn(conversation)
             for turn, files in _turns(conversation).items():
-                record = _record(store, conversation, turn, events[turn], files, exposure, report)
+                record = _record(store, conversation, turn, files, exposure, report)
                 if record is not None:
                     report.records += 1
                     yield record
-
-
-def _by_turn(conversation: Conversation) -> "dict[int | None, list[JsonObject]]":
-    events: dict[int | None, list[JsonObject]] = {}
-    for event in conversation.events:
-        events.setdefault(event["turn"], []).append(event)
-    return events
 
 
 def _turns(conversation: Conversation) -> "dict[int, dict[str, _Change]]":
@@ -101,9 +93,10 @@ def _turns(conversation: Conversation) -> "dict[int, dict[str, _Change]]":
 
 
 def _record(
-    store: "Store", conversation: Conversation, turn: int, events: "Sequence[JsonObject]",
-    files: "dict[str, _Change]", exposure: withheld.Exposure, report: TraceReport,
+    store: "Store", conversation: Conversation, turn: int, files: "dict[str, _Change]",
+    exposure: withheld.Exposure, report: TraceReport,
 ) -> "JsonObject | None":  # fmt: skip
+    events = conversation.by_turn[turn]
     models = [event["model"] for event in events if event["model"]]
     file_records = []
     for path, change in sorted(files.items()):

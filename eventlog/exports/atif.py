@@ -93,20 +93,17 @@ def trajectory(conversation: Conversation) -> "JsonObject | None":
             "extra": {
                 "locus": _without_nulls(
                     {name: session[name] for name in ("session_id", "repo", "title", "status")}
-                    | {"files_certainty": _doubts(events) or None, "prices": conversation.prices}
+                    | {"files_certainty": _doubts(conversation) or None, "prices": conversation.prices}
                 )
             },
         }
     )
 
 
-def _doubts(events: "Sequence[JsonObject]") -> "dict[str, str]":
+def _doubts(conversation: Conversation) -> "dict[str, str]":
     """Turn → how well its last files are known, for turns where that is not `exact`."""
-    turns: dict[int, list[JsonObject]] = {}
-    for event in events:
-        if event["turn"] is not None:
-            turns.setdefault(event["turn"], []).append(event)
-    doubts = {str(turn): doubt_at_end(turn_events) for turn, turn_events in sorted(turns.items())}
+    turns = sorted((turn, events) for turn, events in conversation.by_turn.items() if turn is not None)
+    doubts = {str(turn): doubt_at_end(events) for turn, events in turns}
     return {turn: doubt for turn, doubt in doubts.items() if doubt is not None}
 
 

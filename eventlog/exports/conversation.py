@@ -59,6 +59,14 @@ class Conversation:
     prices: "str | None" = None
 
     @cached_property
+    def by_turn(self) -> "dict[int | None, list[JsonObject]]":
+        """The events of each turn, and under None those of no turn, in the order of their first ones."""
+        turns: dict[int | None, list[JsonObject]] = {}
+        for event in self.events:
+            turns.setdefault(event["turn"], []).append(event)
+        return turns
+
+    @cached_property
     def agent_version(self) -> "str | None":
         """The last one that was recorded."""
         return next((e["agent_version"] for e in reversed(self.events) if e["agent_version"]), None)

@@ -55,23 +55,18 @@ def export(store: "Store", path: str, *, force: bool = False) -> DatabaseReport:
     Raises: Refused, NotFound, EventLogError when the disk refuses.
     """
     path = os.path.abspath(path)
-    files.check_free(path, force=force)
-    staging = files.sibling_of(path)
     try:
-        with files.disk_errors(path):
-            os.close(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        with files.beside(path, force=force) as staging, store.view() as view:
             os.unlink(staging)  # DuckDB makes its file itself; this showed that it can be made
-            with store.view() as view:
-                report = DatabaseReport(path, view.next_position)
+            report = DatabaseReport(path, view.next_position)
+            try:
                 _write(store, view, staging, report)
+            finally:
+                if os.path.lexists(log := f"{staging}.wal"):
+                    os.unlink(log)
             os.chmod(staging, 0o600)
-            files.publish(staging, path, force=force)
     except (duckdb.Error, QueryError) as error:
         raise EventLogError(f"{path} cannot be written: {error}. Nothing was exported.") from error
-    finally:
-        for leftover in (staging, f"{staging}.wal"):
-            if os.path.lexists(leftover):
-                os.unlink(leftover)
     return report
 
 

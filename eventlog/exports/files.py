@@ -28,18 +28,25 @@ def staged(path: str, *, force: bool = False) -> Iterator[IO[bytes]]:
     Raises: Refused when `path` is taken (with `force`: by something that is not a plain file), NotFound
     without its directory, EventLogError when the disk refuses; nothing gets that name then.
     """
+    with beside(path, force=force) as sibling, open(sibling, "wb", buffering=_BUFFER_BYTES) as file:
+        yield file
+
+
+@contextmanager
+def beside(path: str, *, force: bool) -> Iterator[str]:
+    """The path of an empty file to fill; when the block succeeds it is durable under `path`.
+
+    Raises: as `staged`.
+    """
     check_free(path, force=force)
-    directory, name = os.path.split(os.path.abspath(path))
     sibling = sibling_of(path)
     with disk_errors(path):
-        fd = os.open(sibling, _NEW_FILE, 0o600)
+        os.close(os.open(sibling, _NEW_FILE, 0o600))
         try:
-            with open(fd, "wb", buffering=_BUFFER_BYTES) as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            _take_name(sibling, f"{directory}/{name}", force)
-            sync_directory(directory)
+            yield sibling
+            sync(sibling)
+            _take_name(sibling, path, force)
+            sync_directory(os.path.dirname(os.path.abspath(path)))
         finally:
             _unlink(sibling)
 
@@ -64,15 +71,6 @@ def check_free(path: str, *, force: bool) -> None:
 def sibling_of(path: str) -> str:
     """A new hidden name beside `path`."""
     return f"{os.path.dirname(os.path.abspath(path))}/.locus-export-{os.urandom(8).hex()}"
-
-
-def publish(sibling: str, path: str, *, force: bool) -> None:
-    """Make the file `sibling` durable under the name `path`. Raises: Refused when it is taken by now."""
-    sync(sibling)
-    _take_name(sibling, path, force)
-    if not force:
-        _unlink(sibling)
-    sync_directory(os.path.dirname(os.path.abspath(path)))
 
 
 def sync_directory(path: str) -> None:

@@ -81,7 +81,7 @@ def expected(store: Store) -> dict[str, Any]:
     key = store.layout.root, events
     if key not in _expected:
         with store.view() as view:
-            records = list(locusgraph.RecordBatch(store, view, 0, GRAPH).records())
+            records = [entry.record for entry in locusgraph.RecordBatch(store, view, 0, GRAPH).entries()]
         _expected[key] = {one["context_id"]: json.loads(one["payload_json"]) for one in records}
     return _expected[key]
 

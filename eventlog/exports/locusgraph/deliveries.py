@@ -137,17 +137,6 @@ def _twice(table: "array[int]") -> "array[int]":
     return grown
 
 
-class Arrived:
-    """The contexts that an endpoint has, or will have once refused ones arrive."""
-
-    def __init__(self, delivered: "Delivered") -> None:
-        self._delivered = delivered
-
-    def __contains__(self, context_id: str) -> bool:
-        key = key_of(context_id)
-        return key in self._delivered.states or key in self._delivered.failures
-
-
 @dataclass(slots=True)
 class Delivered:
     """The fold of an endpoint's receipts."""
@@ -158,6 +147,11 @@ class Delivered:
     failures: dict[str, RefusedRecord] = field(default_factory=dict)
     last_at: int | None = None  # of the last receipt, in microseconds
     last_error: str | None = None
+
+    def has(self, context_id: str) -> bool:
+        """Whether the endpoint has a context, or will have it once refused ones arrive."""
+        key = key_of(context_id)
+        return key in self.states or key in self.failures
 
     def take(self, receipt: dict[str, Any], recorded_us: int | None) -> None:
         self.position = max(self.position, receipt.get("position") or 0)

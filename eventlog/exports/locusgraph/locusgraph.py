@@ -229,14 +229,10 @@ class RecordBatch:
 
     def lines(self) -> Iterator[bytes]:
         """Each record as one line of JSON."""
-        for record in self.records():
-            line = jsontext.encode_fast(record) + b"\n"
+        for entry in self.entries():
+            line = jsontext.encode_fast(entry.record) + b"\n"
             self.report.bytes += len(line)
             yield line
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        for entry in self.entries():
-            yield entry.record
 
     def entries(self, session_id: str | None = None) -> Iterator[SourcedRecord]:
         """The records in their order; with `session_id` those of one session and of its parents."""

@@ -4,17 +4,14 @@ A parent that was never sent becomes a related context: a server would wait for 
 the log is lost. One thread.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from eventlog.exports.locusgraph import wire
 from eventlog.recorder.requests import LINK_NAMES
 
-
-class Sent(Protocol):
-    """Contexts that were sent in earlier exports, by their wire spelling."""
-
-    def __contains__(self, context_id: str) -> bool: ...
+# Whether a context, by its wire spelling, was sent in an earlier export.
+Sent = Callable[[str], bool]
 
 
 class Parents:
@@ -37,7 +34,7 @@ class Parents:
             self.add(context_id)
 
     def __contains__(self, context_id: str) -> bool:
-        return hash(context_id) in self._sent_now or (self._sent is not None and context_id in self._sent)
+        return hash(context_id) in self._sent_now or (self._sent is not None and self._sent(context_id))
 
     def links(self, stated: Mapping[str, Any]) -> dict[str, Sequence[str]]:
         """The four lists; parents that were not sent move from `extends` to `related_to`."""

@@ -20,7 +20,7 @@ from eventlog.base.errors import LockTimeout, Refused
 from eventlog.base.types import LIFECYCLE_TYPES
 from eventlog.exports.locusgraph import anchors, rest, wire
 from eventlog.exports.locusgraph.courier import Clock, Courier, ServiceError, StoppedError
-from eventlog.exports.locusgraph.deliveries import Arrived, Delivered, DeliveryLog, RefusedRecord, read
+from eventlog.exports.locusgraph.deliveries import Delivered, DeliveryLog, RefusedRecord, read
 from eventlog.exports.locusgraph.endpoint import Endpoint
 from eventlog.exports.locusgraph.locusgraph import (
     ALL_TYPES,
@@ -488,8 +488,8 @@ class _Maker:
             self._already_sent.states.put(item.key, item.state, has_id=False)
 
     def _batch(self, view: "LogView", since: int) -> RecordBatch:
-        endpoint, sent = self._endpoint, Arrived(self._owned)
-        return RecordBatch(self._store, view, since, endpoint.graph_id, self._options, sent)
+        graph_id, sent = self._endpoint.graph_id, self._owned.has
+        return RecordBatch(self._store, view, since, graph_id, self._options, sent)
 
     def _take_facts(self, batch: RecordBatch) -> None:
         self._report.payloads_cut += batch.report.payloads_cut
