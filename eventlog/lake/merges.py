@@ -5,7 +5,6 @@ rewrite; the other deletes what it made and reads the chain again. So nothing th
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +22,7 @@ from eventlog.lake.chain import (
     rewritten_name,
 )
 from eventlog.lake.outgoing import SCHEMA, encoded
-from eventlog.lake.place import Place
+from eventlog.lake.place import Place, each
 from eventlog.lake.rewrites import put
 from eventlog.lake.source import identity_of
 
@@ -33,7 +32,6 @@ MERGED_BYTES = 32 << 20
 FILES_MIN = 8
 
 _TRIES = 5
-_FOOTERS_AT_ONCE = 16
 
 
 def merge(place: Place, store_id: bytes, *, files_min: int = FILES_MIN) -> "tuple[int, int]":
@@ -63,8 +61,7 @@ def _runs(place: Place, chain: Chain, files_min: int) -> Iterator[_Run]:
     small = [file for file in chain.live[:-1] if file.size < MERGED_BYTES // 2]
     if len(small) < files_min:
         return
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "locus-lake") as pool:
-        footers = list(pool.map(lambda file: metadata_of(place, file.name), small))
+    footers = each(lambda file: metadata_of(place, file.name), small)
     run: _Run = []
     for file, footer in zip(small, footers, strict=True):
         if run and not _may_join(run, file, footer):

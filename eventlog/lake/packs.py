@@ -9,7 +9,6 @@ several packs at once; all else is one thread's.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from blake3 import blake3
@@ -37,8 +36,8 @@ from eventlog.blobs.tree import DIRECTORY
 from eventlog.blobs.writer import encoded_group
 from eventlog.gc.live_contents import tree_rows
 from eventlog.lake import chain
-from eventlog.lake.chain import Chain
-from eventlog.lake.place import Place, StoredObject
+from eventlog.lake.chain import Chain, stem_of
+from eventlog.lake.place import Place, StoredObject, each
 
 # Raw bytes of one pack, unless it is one larger content: what making a pack takes of memory, twice.
 PACK_RAW_MAX = 64 << 20
@@ -61,11 +60,11 @@ PACKS_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class MadePack:
-    """A pack to publish: its name (BLAKE3 of its bytes, hexadecimal), the bytes, and how many ids it has."""
+    """A pack to publish: its name (BLAKE3 of its bytes, hexadecimal), the bytes, and the ids in it."""
 
     name: str
     data: bytes
-    ids: int
+    ids: "frozenset[bytes]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,7 @@ def _pack_of(store_id: bytes, members: Iterable[_Content], contents: Mapping[byt
         size += len(parts[-2]) + len(stored)
     parts += encode_tables(header, groups, entries, size)
     data = b"".join(parts)
-    return MadePack(blake3(data).hexdigest(), data, len(entries))
+    return MadePack(blake3(data).hexdigest(), data, frozenset(id for id, *_ in entries))
 
 
 def _groups(members: Iterable[_Content]) -> Iterator[list[_Content]]:
@@ -233,8 +232,7 @@ def tables_of(
     """The tables of these packs, or why each cannot be read; some at a time, in their order."""
     for start in range(0, len(entries), PACKS_AT_ONCE):
         part = entries[start : start + PACKS_AT_ONCE]
-        with ThreadPoolExecutor(len(part), "locus-lake") as pool:
-            yield from zip(part, pool.map(lambda entry: _tables(place, store_id, entry), part), strict=True)
+        yield from zip(part, each(lambda entry: _tables(place, store_id, entry), part), strict=True)
 
 
 def _tables(place: Place, store_id: bytes, entry: StoredObject) -> "PackTables | EventLogError":
@@ -260,8 +258,3 @@ def read_tables(place: Place, store_id: bytes, entry: StoredObject) -> PackTable
     # Its digest covers the header, too: that of this store and no other.
     header = encode_header(store_id)
     return decode_tables(header, tables, end[-FOOTER_SIZE:], entry.size, address, stem_of(entry.name))
-
-
-def stem_of(name: str) -> str:
-    """The hash in the name of a pack."""
-    return name.rpartition("/")[2].partition(".")[0]

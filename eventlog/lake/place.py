@@ -8,12 +8,13 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from mmap import mmap
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
@@ -21,6 +22,9 @@ from eventlog.base.fs import REAL
 
 # A request may bring some hundred megabytes over a slow line; by default it would end after half a minute.
 _REQUEST_TIMEOUT = timedelta(minutes=10)
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 _PIECE = re.compile(r".*#[0-9]+", re.DOTALL)
 
@@ -39,8 +43,12 @@ class Place:
 
     def __init__(self, uri: str, client: Any) -> None:
         """Called by `open_place`. Args: client: an obstore store whose root is the place."""
+        import obstore
+        import obstore.exceptions
+
         self.uri = uri
         self._client = client
+        self._obstore: Any = obstore
 
     def address(self, name: str) -> str:
         """The URI of an object, as engines read it."""
@@ -55,7 +63,7 @@ class Place:
         with _errors(f"{self.address(name)} cannot be created"):
             try:
                 self._obstore.put(self._client, name, data, mode="create")
-            except self._exceptions.AlreadyExistsError:
+            except self._obstore.exceptions.AlreadyExistsError:
                 return False
         return True
 
@@ -122,18 +130,6 @@ class Place:
                     if is_piece and is_gone(StoredObject(name, status.st_size, status.st_mtime)):
                         REAL.unlink(path)
 
-    @property
-    def _obstore(self) -> Any:
-        import obstore
-
-        return obstore
-
-    @property
-    def _exceptions(self) -> Any:
-        from obstore import exceptions
-
-        return exceptions
-
 
 class ObjectReader(io.RawIOBase):
     """An object as a file: each read is one request of so many bytes."""
@@ -165,6 +161,29 @@ class ObjectReader(io.RawIOBase):
         data = self._read_range(self._name, self._offset, count) if count else b""
         self._offset += len(data)
         return data
+
+
+def each(
+    function: "Callable[[_Item], _Answer]", items: "Iterable[_Item]", at_once: int = 16
+) -> "list[_Answer]":
+    """What a function that asks a place gives for each of these, in their order; some are asked at a time."""
+    with ThreadPoolExecutor(at_once, "locus-lake") as pool:
+        return list(pool.map(function, items))
+
+
+def near(ranges: "Iterable[tuple[int, int]]", gap: int, size_max: int) -> "Iterator[tuple[int, int]]":
+    """Ranges [start, end) of an object, in order, with those less than `gap` apart as one of at most so many
+    bytes: so each is one request."""
+    start = end = 0
+    for first, last in ranges:
+        if end and (first - end >= gap or last - start > size_max):
+            yield start, end
+            end = 0
+        if not end:
+            start = first
+        end = max(end, last)
+    if end:
+        yield start, end
 
 
 def _entry(listed: Any) -> StoredObject:

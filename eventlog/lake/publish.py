@@ -213,7 +213,7 @@ def _publish_contents(
     packs = {}
     for pack in made_packs(log.store.blobs, ids, rewriter.missing):
         name = pack_name(log.store_id, pack.name)
-        packs[name] = published.ids_in(pack, log.store_id)
+        packs[name] = pack.ids
         if rewriter.create(name, pack.data):
             report.packs += 1
             report.packs_bytes += len(pack.data)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from eventlog.base import jsontext
 from eventlog.base.errors import PARSE_ERRORS, Corruption, NotFound, Refused, Unsupported
-from eventlog.blobs.pack import FOOTER_SIZE, PackTables, decode_tables, encode_header, tables_range
+from eventlog.blobs.pack import PackTables
 from eventlog.lake import packs
 from eventlog.lake.chain import (
     MERGE,
@@ -210,11 +210,3 @@ def ids_of(place: Place, store_id: bytes, listed: "list[StoredObject]") -> "dict
     """The ids in packs. One that is gone or cannot be read counts as one that is not there."""
     tables = packs.tables_of(place, store_id, listed)
     return {entry.name: frozenset(t.ids()) for entry, t in tables if isinstance(t, PackTables)}
-
-
-def ids_in(pack: packs.MadePack, store_id: bytes) -> "frozenset[bytes]":
-    """The ids in a pack that was just made."""
-    size, footer = len(pack.data), pack.data[-FOOTER_SIZE:]
-    base, end = tables_range(footer, size, pack.name)
-    tables = decode_tables(encode_header(store_id), pack.data[base:end], footer, size, pack.name, pack.name)
-    return frozenset(tables.ids())

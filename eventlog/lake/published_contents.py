@@ -11,6 +11,7 @@ One thread.
 
 import mmap
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ from eventlog.blobs.pack import (
 from eventlog.blobs.store import BlobStore
 from eventlog.blobs.tree import TreeEntry
 from eventlog.lake.packs import PACKS_AT_ONCE, tables_of
-from eventlog.lake.place import Place, StoredObject
+from eventlog.lake.place import Place, StoredObject, near
 
 # Groups closer than this come in one GET: a request costs as much as so many bytes.
 GAP_MAX = 256 << 10
@@ -134,7 +135,7 @@ class _PackCopies:
         for path in sorted(wanted):
             groups = [group for group in _groups_of(self._tables[path]) if group.offset in wanted[path]]
             try:
-                for start, end in _ranges(groups):
+                for start, end in near(map(_range_of, groups), GAP_MAX, sys.maxsize):
                     self._bring_range(path, start, end)
             except NotFound as error:
                 self._forget(path, error)
@@ -217,18 +218,8 @@ def _groups_of(tables: PackTables) -> Iterator[Group]:
     return map(tables.group, range(tables.group_count))
 
 
-def _ranges(groups: Iterable[Group]) -> Iterator[tuple[int, int]]:
-    """The ranges of a pack that hold these groups, which are in order; near ones are one range."""
-    start = end = 0
-    for group in groups:
-        if end and group.offset - end >= GAP_MAX:
-            yield start, end
-            end = 0
-        if not end:
-            start = group.offset
-        end = group.offset + GROUP_HEAD_SIZE + group.stored_size
-    if end:
-        yield start, end
+def _range_of(group: Group) -> tuple[int, int]:
+    return group.offset, group.offset + GROUP_HEAD_SIZE + group.stored_size
 
 
 def _is_as_listed(fd: int, tables: PackTables, number: int, listed: Group) -> bool:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from eventlog.base.errors import PARSE_ERRORS, Ambiguous, Corruption, EventLogError, NotFound, why_unreadable
 from eventlog.base.types import COLUMN_NAMES
 from eventlog.lake import chain
-from eventlog.lake.chain import Chain, LiveFile
-from eventlog.lake.packs import live_packs, named_packs, stem_of
+from eventlog.lake.chain import Chain, LiveFile, stem_of
+from eventlog.lake.packs import live_packs, named_packs
 from eventlog.lake.place import Place, StoredObject
 from eventlog.lake.published_contents import VERIFY, PublishedContents
 from eventlog.log import upcast

@@ -11,7 +11,6 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +20,7 @@ from eventlog.base.errors import EventLogError, NotFound, Refused, Unsupported
 from eventlog.lake import erased
 from eventlog.lake.chain import Chain, LiveFile, footer_of, read_chain, stores_in
 from eventlog.lake.outgoing import SCHEMA
-from eventlog.lake.place import Place
+from eventlog.lake.place import Place, each
 
 # What the catalog calls itself, and the table. Engines that read a SQL catalog must use the same name.
 CATALOG = "locus"
@@ -45,7 +44,6 @@ _SETTINGS = {
 
 TRIES = 40
 _PAUSE_S_MAX = 0.4
-_FOOTERS_AT_ONCE = 16
 _SQL_SCHEMES = ("sqlite", "postgresql", "mysql")
 
 
@@ -275,16 +273,15 @@ def all_chains(place: Place) -> "dict[bytes, Chain]":
     return {chain.store_id: chain for chain in chains(place)}
 
 
-def data_files(place: Place, table: Any, snapshot: Any = None) -> "dict[str, Any]":
-    """What pyiceberg knows of the data files of a snapshot, of the newest by default, by their names."""
+def data_files(place: Place, table: Any) -> "dict[str, Any]":
+    """What pyiceberg knows of the data files of the newest snapshot, by their names."""
     from eventlog.lake.files import name_at
 
-    snapshot = snapshot or table.current_snapshot()
+    snapshot = table.current_snapshot()
     if snapshot is None:
         return {}
     manifests = snapshot.manifests(table.io)
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "locus-lake") as pool:
-        entries = list(pool.map(lambda manifest: manifest.fetch_manifest_entry(table.io), manifests))
+    entries = each(lambda manifest: manifest.fetch_manifest_entry(table.io), manifests)
     files = [entry.data_file for part in entries for entry in part]
     return {name_at(place, file.file_path): file for file in files}
 
@@ -294,8 +291,7 @@ def data_files_of(place: Place, table: Any, sizes: "Iterable[tuple[str, int]]") 
 
     Raises: NotFound, Corruption.
     """
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "locus-lake") as pool:
-        return list(pool.map(lambda sized: _data_file(place, table, *sized), sizes))
+    return each(lambda sized: _data_file(place, table, *sized), sizes)
 
 
 def _data_file(place: Place, table: Any, name: str, size: int) -> Any:

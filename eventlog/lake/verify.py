@@ -5,7 +5,6 @@ machine whether its events are those of the lake.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +29,12 @@ from eventlog.lake.maintain import named_packs
 from eventlog.lake.merges import read_events
 from eventlog.lake.outgoing import SCHEMA
 from eventlog.lake.packs import live_packs, tables_of
-from eventlog.lake.place import Place
+from eventlog.lake.place import Place, each
 from eventlog.lake.policy import Policy
 from eventlog.lake.rewrites import deletable
 
 if TYPE_CHECKING:
     from eventlog.lake.source import Source
-
-_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -125,8 +122,7 @@ def _is_left(place: Place, name: str) -> LakeFinding:
 def _chain_findings(place: Place, chain: Chain, rows: "dict[str, int]") -> "Iterator[LakeFinding]":
     """Gaps, footers that say otherwise than the names, and what should be gone. Fills `rows` by file."""
     store = chain.store_id.hex()
-    with ThreadPoolExecutor(_AT_ONCE, "locus-lake") as pool:
-        footers = list(pool.map(lambda file: _footer(place, file), chain.live))
+    footers = each(lambda file: _footer(place, file), chain.live)
     for file, footer in zip(chain.live, footers, strict=True):
         where = place.address(file.name)
         if isinstance(footer, EventLogError):

@@ -6,7 +6,6 @@ work at once, and each may be killed anywhere.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -18,7 +17,7 @@ from eventlog.lake.folding.plan import Plan
 from eventlog.lake.folding.stored import Projected
 from eventlog.lake.folding.task import Folded, FoldedFile, run
 from eventlog.lake.folding.wide_driver import WideLake
-from eventlog.lake.place import Place
+from eventlog.lake.place import Place, each
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
@@ -26,7 +25,6 @@ _Made = TypeVar("_Made")
 # How many stores one commit brings: what is killed after it does not fold these again.
 _STORES_AT_ONCE = 2_000
 _ROUNDS = 3  # for stores of which something is erased or replaced meanwhile
-_LISTS_AT_ONCE = 16
 
 
 class Runner(Protocol):
@@ -163,8 +161,7 @@ def _erased_meanwhile(place: Place, plan: Plan, results: "Iterable[Folded]") -> 
         rewrites = _rewrites(place, folded.store_id, Projected.of(folded.files[0].name).number)
         return folded.store_id, max((r.number for r in rewrites if r.reason != MERGE), default=0)
 
-    with ThreadPoolExecutor(_LISTS_AT_ONCE, "locus-lake") as pool:
-        erased = dict(pool.map(last_erasure, (folded for folded in results if folded.files)))
+    erased = dict(each(last_erasure, (folded for folded in results if folded.files)))
     erased = {store_id: number for store_id, number in erased.items() if number}
     plan.erased |= erased
     return set(erased)

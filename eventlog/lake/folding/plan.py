@@ -4,7 +4,6 @@ Reads the tables first and the chains after them, so what a table names was publ
 """
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from eventlog.base.errors import Corruption, NotFound
@@ -12,12 +11,11 @@ from eventlog.lake.chain import Chain, is_publication, read_chain, stores_in
 from eventlog.lake.folding import stored
 from eventlog.lake.folding.stored import FoldState, Projected
 from eventlog.lake.folding.task import Folded, FoldedFile, StoreWork, Task
-from eventlog.lake.place import Place
+from eventlog.lake.place import Place, each
 
 # Stores of together so many positions share a task, and so many stores at most.
 TASK_POSITIONS = 200_000
 _TASK_STORES = 200
-_CHAINS_AT_ONCE = 16
 _TRIES = 3
 
 
@@ -54,14 +52,13 @@ def planned(place: Place, named: "Iterable[str]", *, full: bool = False) -> Plan
     """The plan for a place whose tables name these files. Args: full: fold every store from nothing."""
     plan = Plan(seen=set(named))
     files = stored.by_store(plan.seen)
-    with ThreadPoolExecutor(_CHAINS_AT_ONCE, "locus-lake") as pool:
-        for store_id, chain in pool.map(lambda store_id: _chain(place, store_id), stores_in(place)):
-            if isinstance(chain, str):
-                plan.problems[store_id] = chain
-            elif chain.end:
-                plan.stores += 1
-                plan.erased[store_id] = chain.last_erasure
-                _plan_store(place, chain, files.get(store_id, []), plan, full=full)
+    for store_id, chain in each(lambda store_id: _chain(place, store_id), stores_in(place)):
+        if isinstance(chain, str):
+            plan.problems[store_id] = chain
+        elif chain.end:
+            plan.stores += 1
+            plan.erased[store_id] = chain.last_erasure
+            _plan_store(place, chain, files.get(store_id, []), plan, full=full)
     return plan
 
 

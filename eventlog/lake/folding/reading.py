@@ -29,7 +29,7 @@ from eventlog.base.fs import REAL, opened, write_all
 from eventlog.base.types import COLUMN_KINDS, TEXT
 from eventlog.lake.chain import LiveFile, store_of
 from eventlog.lake.outgoing import SCHEMA
-from eventlog.lake.place import Place
+from eventlog.lake.place import Place, near
 from eventlog.lake.source import FORMAT
 from eventlog.log.segment import ANCHOR_PAYLOAD
 from eventlog.projections.source import SQL_TYPE_OF, literal
@@ -171,7 +171,9 @@ def fetch(place: Place, file: LiveFile, target: str) -> None:
         footer_bytes = int.from_bytes(end[-8:][:4], "little") + 8
         if footer_bytes > len(end):
             end = place.read_end(file.name, footer_bytes)
-        for start, stop in _runs(_footer_in(end, place.address(file.name))):
+        for start, stop in near(
+            sorted(_chunks(_footer_in(end, place.address(file.name)))), _GAP_BYTES, _REQUEST_BYTES
+        ):
             write_all(REAL, fd, place.read_range(file.name, start, stop - start), start)
         write_all(REAL, fd, end, file.size - len(end))
 
@@ -183,21 +185,8 @@ def _footer_in(end: bytes, address: str) -> "pq.FileMetaData":
         raise Corruption(address, f"it is no Parquet file: {why_unreadable(error)}", None, VERIFY) from error
 
 
-def _runs(footer: "pq.FileMetaData") -> Iterator["tuple[int, int]"]:
-    """The ranges of a file in which its needed columns lie; near ones are one range."""
-    start = stop = 0
-    for first, last in sorted(_chunks(footer)):
-        if stop and (first - stop > _GAP_BYTES or last - start > _REQUEST_BYTES):
-            yield start, stop
-            stop = 0
-        if not stop:
-            start = first
-        stop = max(stop, last)
-    if stop:
-        yield start, stop
-
-
 def _chunks(footer: "pq.FileMetaData") -> Iterator["tuple[int, int]"]:
+    """The ranges of a file in which its needed columns lie."""
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         for index in range(group.num_columns):

@@ -10,8 +10,8 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,14 +25,13 @@ from eventlog.lake.folding.task import FoldedFile, brought, connected
 from eventlog.lake.folding.touched import Touched
 from eventlog.lake.folding.wide_files import KEYS, PROJECTION_OF, WideFile, schema_of
 from eventlog.lake.outgoing import SCHEMA
-from eventlog.lake.place import Place
+from eventlog.lake.place import Place, each
 from eventlog.projections.source import literal
 
 if TYPE_CHECKING:
     import duckdb
 
 _ROUNDS = 20  # where stores are folded, or something is erased, meanwhile
-_AT_ONCE = 16
 _PAUSE_S_MAX = 0.4
 
 
@@ -140,9 +139,7 @@ class Stores:
 
 
 def _chains(place: Place) -> "dict[bytes, Chain]":
-    ids = stores_in(place)
-    with ThreadPoolExecutor(_AT_ONCE, "locus-lake") as pool:
-        return dict(zip(ids, pool.map(lambda store_id: read_chain(place, store_id), ids), strict=True))
+    return {chain.store_id: chain for chain in each(partial(read_chain, place), stores_in(place))}
 
 
 def _erasures(chains: "Iterable[Chain]") -> int:
@@ -182,8 +179,7 @@ def _load_projections(con: "duckdb.DuckDBPyConnection", place: Place, stores: St
     def path_of(file: Projected) -> str:
         return brought(place, file, f"{directory}/{file.table}-{file.store_id.hex()}-{file.digest}.parquet")
 
-    with ThreadPoolExecutor(_AT_ONCE, "locus-lake") as pool:
-        paths = dict(zip(files, pool.map(path_of, files), strict=True))
+    paths = dict(zip(files, each(path_of, files), strict=True))
     for table in PROJECTION_OF.values():
         listed = ", ".join(literal(path) for file, path in paths.items() if file.table == table)
         if listed:

@@ -6,7 +6,6 @@ one name. One thread.
 
 import mmap
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -20,7 +19,7 @@ from blake3 import blake3
 from eventlog.base import jsontext
 from eventlog.base.fs import REAL, opened
 from eventlog.lake.folding import stored
-from eventlog.lake.place import Place
+from eventlog.lake.place import Place, each
 from eventlog.log.segment import PAGE_BYTES, ROW_GROUP_ROWS
 from eventlog.projections import definitions as d
 
@@ -76,8 +75,7 @@ def written(
 
 def create(place: Place, files: "Iterable[Written]") -> None:
     """Create the objects of files; one that is there already has the same bytes."""
-    with ThreadPoolExecutor(_AT_ONCE, "locus-lake") as pool:
-        list(pool.map(lambda file: _create(place, file), files))
+    each(lambda file: _create(place, file), files, _AT_ONCE)
 
 
 def _create(place: Place, file: Written) -> None:
