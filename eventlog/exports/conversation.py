@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
-from eventlog.base import jsontext
+from eventlog.base import jsontext, runs
 from eventlog.blobs.payload_texts import PayloadTexts
 from eventlog.exports import streams
 from eventlog.log import upcast
@@ -108,7 +108,7 @@ def conversations(
     sessions, prices = cast("_Sessions", next(answers))
     calls = _ByKey(cast("Iterator[_Call]", answers))
     read = partial(_read, store, PayloadTexts.of(view, store.blobs), allowed(store.fs, store.layout))
-    for together in _together(sessions):
+    for together in runs.bounded(sessions, _size_of, _EVENTS_AT_ONCE):
         events = _events_of(view, together)
         for session in together:
             key = session["session_id"]
@@ -164,19 +164,9 @@ class _ByKey:
         return rows
 
 
-def _together(sessions: "Iterable[JsonObject]") -> "Iterator[list[JsonObject]]":
-    """Runs of sessions of about _EVENTS_AT_ONCE events; a longer session is one by itself."""
-    run: list[JsonObject] = []
-    size = 0
-    for session in sessions:
-        events = session["events"] + _LIFECYCLE_OF_TURN * (session["turn_count"] + 1)
-        if run and size + events > _EVENTS_AT_ONCE:
-            yield run
-            run, size = [], 0
-        run.append(session)
-        size += events
-    if run:
-        yield run
+def _size_of(session: JsonObject) -> int:
+    """About how many events a session has."""
+    return int(session["events"] + _LIFECYCLE_OF_TURN * (session["turn_count"] + 1))
 
 
 def _events_of(view: "LogView", sessions: "Sequence[JsonObject]") -> "dict[str, list[JsonObject]]":

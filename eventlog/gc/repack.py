@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from eventlog.base import runs
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.base.fs import translate_os_errors
 from eventlog.base.layout import PACK_DIR
@@ -170,7 +171,7 @@ def _merge(
         for kind in (TREE, BLOB):
             ordered = sorted(sizes[kind], key=lambda id: (id not in keys, keys.get(id, _UNNAMED), id))
             last = b""
-            for window in _windows(ordered, sizes[kind]):
+            for window in runs.bounded(ordered, sizes[kind].__getitem__, _WINDOW_BYTES):
                 contents = _read(blobs, window)
                 for id in window:
                     path = keys.get(id, _UNNAMED)[0]
@@ -219,20 +220,6 @@ def _keys(blobs: BlobStore, sizes: Mapping[int, Mapping[bytes, int]], named: Nam
                     target_keys[child] = prefix + name, age
         level = below
     return keys
-
-
-def _windows(ids: Iterable[bytes], sizes: Mapping[bytes, int]) -> Iterator[list[bytes]]:
-    """The ids, in order, in lists of a bounded number of raw bytes."""
-    window: list[bytes] = []
-    total = 0
-    for id in ids:
-        if window and total + sizes[id] > _WINDOW_BYTES:
-            yield window
-            window, total = [], 0
-        window.append(id)
-        total += sizes[id]
-    if window:
-        yield window
 
 
 def _read(blobs: BlobStore, ids: Iterable[bytes]) -> dict[bytes, bytes]:

@@ -10,10 +10,11 @@ several packs at once; all else is one thread's.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from blake3 import blake3
 
-from eventlog.base import jsontext
+from eventlog.base import jsontext, runs
 from eventlog.base.errors import Corruption, EventLogError, NotFound
 from eventlog.blobs.ids import hasher_of, to_text
 from eventlog.blobs.pack import (
@@ -82,7 +83,8 @@ def made_packs(blobs: BlobStore, ids: Collection[bytes], missing: "dict[bytes, s
 
     Args: ids: of what may leave; missing: gets the ids that the store cannot read, each with the reason.
     """
-    for window in _windows(_in_order(blobs, ids, missing)):
+    contents_in_order = _in_order(blobs, ids, missing)
+    for window in runs.bounded(contents_in_order, attrgetter("size"), PACK_RAW_MAX, PACK_ENTRIES_MAX):
         contents: dict[bytes, bytes] = {}
         for id in blobs.read_order(content.id for content in window):
             try:
@@ -154,20 +156,6 @@ def _encodings(blobs: BlobStore, trees: Iterable[bytes]) -> Iterator[tuple[bytes
             yield id, blobs.get(id)
         except (NotFound, Corruption):
             continue  # it is listed as missing when its own turn comes
-
-
-def _windows(contents: Iterable[_Content]) -> Iterator[list[_Content]]:
-    """The contents in order, as lists of which each becomes a pack."""
-    window: list[_Content] = []
-    total = 0
-    for content in contents:
-        if window and (total + content.size > PACK_RAW_MAX or len(window) == PACK_ENTRIES_MAX):
-            yield window
-            window, total = [], 0
-        window.append(content)
-        total += content.size
-    if window:
-        yield window
 
 
 def _pack_of(store_id: bytes, members: Iterable[_Content], contents: Mapping[bytes, bytes]) -> MadePack:

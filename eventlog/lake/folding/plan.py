@@ -5,7 +5,9 @@ Reads the tables first and the chains after them, so what a table names was publ
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
+from eventlog.base import runs
 from eventlog.base.errors import Corruption, NotFound
 from eventlog.lake.chain import Chain, is_publication, read_chain, stores_in
 from eventlog.lake.folding import stored
@@ -76,15 +78,9 @@ def _chain(place: Place, store_id: bytes) -> "tuple[bytes, Chain | str]":
 
 def tasks_of(place: Place, works: "Iterable[StoreWork]") -> "Iterator[Task]":
     """The tasks: large stores alone and first, small ones together."""
-    waiting: list[StoreWork] = []
-    for work in sorted(works, key=lambda work: (-work.end, work.store_id)):
-        full = sum(other.end for other in waiting) + work.end > TASK_POSITIONS or len(waiting) >= _TASK_STORES
-        if waiting and full:
-            yield Task(place.uri, tuple(waiting))
-            waiting = []
-        waiting.append(work)
-    if waiting:
-        yield Task(place.uri, tuple(waiting))
+    largest_first = sorted(works, key=lambda work: (-work.end, work.store_id))
+    for stores in runs.bounded(largest_first, attrgetter("end"), TASK_POSITIONS, _TASK_STORES):
+        yield Task(place.uri, tuple(stores))
 
 
 def is_current(state: FoldState, chain: Chain) -> bool:
