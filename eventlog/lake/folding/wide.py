@@ -69,10 +69,8 @@ def touch(con: "duckdb.DuckDBPyConnection", calls: str, turns: str, sessions: st
     )
 
 
-def fold_wide(
-    con: "duckdb.DuckDBPyConnection", events: str, calls: str, turns: str, sessions: str, schema: str = "main"
-) -> None:
-    """Make the views `wide_calls`, `wide_turns` and `wide_sessions` in `schema`, after `touch`.
+def fold_wide(con: "duckdb.DuckDBPyConnection", events: str, calls: str, turns: str, sessions: str) -> None:
+    """Make the views `wide_calls`, `wide_turns` and `wide_sessions`, after `touch`.
 
     Args: events: at least the events of `work.touched`, of all stores, with EVENT_COLUMNS.
     """
@@ -82,9 +80,9 @@ def fold_wide(
     counted = "(SELECT * FROM work.events WHERE event_id IN (SELECT event_id FROM work.counting))"
     con.execute(f"CREATE TABLE work.used AS {d.token_sums(f'({d.call_rows(counted)})')}")
     fold.fold_sessions(con, "work.events", "work.used", "work", ("turns", "sessions"))
-    con.execute(f"CREATE VIEW {schema}.wide_calls AS {_wide_calls(calls)}")
-    con.execute(f"CREATE VIEW {schema}.wide_turns AS {_wide_turns(turns)}")
-    con.execute(f"CREATE VIEW {schema}.wide_sessions AS {_wide_sessions(sessions)}")
+    con.execute(f"CREATE VIEW wide_calls AS {_wide_calls(calls)}")
+    con.execute(f"CREATE VIEW wide_turns AS {_wide_turns(turns)}")
+    con.execute(f"CREATE VIEW wide_sessions AS {_wide_sessions(sessions)}")
 
 
 def settle(con: "duckdb.DuckDBPyConnection", events: str, sessions: str) -> None:
