@@ -179,8 +179,6 @@ class Entries:
         Raises: StoreThere for the directory of a store.
         """
         if is_store_name(name) and is_dir:
-            if name == b".locus" and not directory:
-                raise StoreThere
             if directory:
                 self._refuse_store(directory + b"/" + name)
                 return name, None

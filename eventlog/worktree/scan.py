@@ -321,12 +321,14 @@ class Scan:
         except OSError as error:
             self._cannot_list(directory, error)
             return
+        if not directory.path:
+            listed.pop(b".git", None)
+            if listed.get(b".locus"):
+                del listed[b".locus"]  # the store
         directory.ignored = 0
         names = {}
         are_plain = all_legal(list(listed))
         for name, is_dir in listed.items():
-            if name == b".git" and not directory.path:
-                continue
             if name[:1] == b"." and not is_dir:
                 if is_temporary(name) or name.startswith(WATCHER_COOKIE):
                     continue
