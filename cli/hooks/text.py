@@ -3,13 +3,14 @@
 import dataclasses
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 import eventlog
 from eventlog import agents
+from eventlog.agents.kit.spec import AgentSpec
 from eventlog.base import identity
 from eventlog.base.fs import REAL
 from eventlog.base.repository import git_root
@@ -26,6 +27,18 @@ ALL = "all"
 COMMANDS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # the package `locus_cli`
 
 
+class AgentChoice(click.Choice[str]):
+    """One of `specs`, by the name that hooks or `locus import` give it, or `all`; gives that of hooks."""
+
+    def __init__(self, specs: Iterable[AgentSpec]) -> None:
+        self._names = {name: spec.name for spec in specs for name in (spec.command_name, spec.name)}
+        super().__init__([*self._names, ALL])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = super().convert(value, param, ctx)
+        return self._names.get(name, name)
+
+
 def agents_meant(agent: str | None) -> list[str]:
     """The agents of an option --agent: every one without it."""
     return [spec.name for spec in agents.installable() if agent in (None, ALL, spec.name)]
@@ -40,7 +53,7 @@ def listed(names: Sequence[str]) -> str:
 where_options = options(
     click.option(
         "--agent",
-        type=click.Choice([*(spec.name for spec in agents.installable()), ALL]),
+        type=AgentChoice(agents.installable()),
         default=None,
         help="Whose settings. [default: those of the agents found here]",
     ),

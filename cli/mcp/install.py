@@ -13,7 +13,16 @@ from eventlog.setup import git_exclude, installation
 from eventlog.setup.settings_file import SettingsEdit
 
 from ..access import store_option
-from ..hooks.text import edit_options, homes, listed, out_of_lists, project_directory, report_changes
+from ..hooks.text import (
+    ALL,
+    AgentChoice,
+    edit_options,
+    homes,
+    listed,
+    out_of_lists,
+    project_directory,
+    report_changes,
+)
 from ..options import options
 from ..output import say
 
@@ -30,17 +39,11 @@ Entries of a project name the program locus, which must be on the PATH of everyb
 """
 
 
-def _choices() -> list[str]:
-    """What --agent takes: what the command line calls an agent, and what hooks do."""
-    names = [dict.fromkeys((spec.command_name, spec.name)) for spec in agents.servable()]
-    return [*(name for of_agent in names for name in of_agent), "all"]
-
-
 # Of which agent, and in which settings file.
 entry_options = options(
     click.option(
         "--agent",
-        type=click.Choice(_choices()),
+        type=AgentChoice(agents.servable()),
         help="Whose settings. [default: those of the agents found here]",
     ),
     click.option(
@@ -65,10 +68,7 @@ def chosen(agent: str | None, directory: str) -> list[str]:
 
 def named(agent: str | None) -> list[str]:
     """The agents of an option --agent, as hooks call them: every one without it."""
-    wanted = (None, "all")
-    return [
-        spec.name for spec in agents.servable() if agent in wanted or agent in (spec.name, spec.command_name)
-    ]
+    return [spec.name for spec in agents.servable() if agent in (None, ALL, spec.name)]
 
 
 def _help() -> str:

@@ -116,6 +116,10 @@ def test_a_dry_run_is_a_diff(project: Path, locus: Locus) -> None:
     assert done.text.startswith("--- /dev/null\n+++ ") and '+    "SessionEnd": [' in done.text
     assert "would be made" in done.err
 
+    gemini = [
+        locus("hooks", "install", "--agent", name, "--dry-run").out for name in ("gemini", "gemini-cli")
+    ]
+    assert gemini[0] == gemini[1] and b".gemini/settings.json" in gemini[0]  # `locus import` calls it gemini
     answer = json.loads(locus("hooks", "install", "--agent", "codex", "--dry-run", "--json").out)
     assert answer["version"] == 1 and answer["dry_run"] is True
     assert [(one["agent"], one["change"]) for one in answer["changes"]] == [("codex", "created")]
