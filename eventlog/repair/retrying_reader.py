@@ -22,10 +22,10 @@ class RetryingReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fs, name)
 
-    def open(self, path: str, flags: int) -> int:
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         if flags & os.O_ACCMODE != os.O_RDONLY:
-            return self._fs.open(path, flags)  # of a lock
-        fd = self._asked(path, lambda: self._fs.open(path, flags))
+            return self._fs.open(path, flags, mode)  # of a lock
+        fd = self._asked(path, lambda: self._fs.open(path, flags, mode))
         self._paths[fd] = path
         return fd
 
