@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from eventlog.exports.locusgraph.courier import UNREACHED_S
 from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from eventlog.store import Store
 from locus_cli import main as entry
@@ -109,6 +110,21 @@ def test_errors_say_what_to_do(locus: Locus, monkeypatch: pytest.MonkeyPatch) ->
         assert server.graph.memories == {}
 
 
+def test_nobody_listens(locus: Locus) -> None:
+    """P8, I36: an address where nobody listens ends the export in seconds, with the reason."""
+    with Server(Graph()) as gone:
+        pass
+    began = time.monotonic()
+    code, out, err = locus(*to(gone, "--all"))
+    assert (code, out) == (1, "") and time.monotonic() - began < 30
+    address = gone.url.removeprefix("http://")
+    assert f"could not be sent to: nobody listens at {address} (connection refused)." in err
+    assert "Check --server, and that the service runs; then export again." in err
+    assert "no answer in time" not in err and "min more" not in err
+    state = json.loads(locus(*to(gone, "--status", "--json"))[1])["servers"][0]
+    assert state["position"] == 0 and "nobody listens" in state["last_error"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -135,6 +151,27 @@ def test_without_the_library(locus: Locus, monkeypatch: pytest.MonkeyPatch) -> N
         code, _, err = locus(*to(server))
         assert code == 1 and "pip install 'locus-eventlog[http]'" in err
         assert locus(*to(server, "--dry-run"))[::2] == (code, err)
+
+
+def test_following_waits_for_a_service_that_starts_later(place: Path) -> None:
+    """I36: `--follow` says that nobody listens, and sends once somebody does."""
+    with Server(Graph()) as gone:
+        pass
+    command = [sys.executable, "-m", "locus_cli", "--store", place / ".locus", *to(gone, "--follow")]
+    process = subprocess.Popen(
+        list(map(str, command)), env={**os.environ, KEY_VARIABLE: KEY}, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    with process, process.stderr:
+        said = process.stderr.readline()
+        time.sleep(1.5 * UNREACHED_S)
+        with Server(Graph(), port=int(gone.url.rpartition(":")[2])) as server:
+            sent = process.stderr.readline()
+            process.send_signal(signal.SIGTERM)
+            rest = process.stderr.read()
+            assert process.wait() == 0, rest
+    assert "nobody listens at" in said and "more" not in said
+    assert "so far, up to position" in sent and len(server.graph.memories) >= 19
 
 
 def test_sigterm_ends_following(place: Path) -> None:

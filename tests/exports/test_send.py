@@ -3,10 +3,13 @@
 Every server has a port of its own, and so a position of its own in the log: one store serves most tests.
 """
 
+import contextlib
+import errno
 import json
 import os
 import random
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -384,6 +387,71 @@ def test_down_for_an_hour(store: Store) -> None:
         report = sender(store, server, clock, patience_s=None, follow=True, on_all_sent=stop)
         assert report.stopped and clock.passed < 3_700
         check_all_there(store, server)
+
+
+def test_nobody_listens(store: Store) -> None:
+    """P8, I36: a server that nobody could connect to in this run is named as that, and ends the export after
+    seconds; nothing is noted as delivered. One that follows goes on until the service starts."""
+    with Server(Graph()) as gone:
+        pass
+    endpoint, clock = endpoint_of(gone.url, GRAPH), FakeClock()
+    courier = Courier(endpoint, ApiKey(KEY), clock)
+    where = re.escape(f"nobody listens at {gone.url.removeprefix('http://')} (connection refused). Nothing")
+    with pytest.raises(ServiceError, match=where) as caught:
+        send.send(store, endpoint, courier, clock)
+    assert "no answer in time" not in str(caught.value) and "Check --server" in str(caught.value)
+    assert 1 < courier.requests < 10 and clock.passed < 10
+    found = status(store, gone)
+    assert (found.delivered.position, found.delivered.last_error) == (0, str(caught.value))
+
+    clock, started = FakeClock(), list[Server]()
+    progress = send.SendProgress()
+    progress.all_sent = lambda _: setattr(clock, "ended", True)  # type: ignore[method-assign]
+    with contextlib.ExitStack() as servers:
+
+        def start() -> None:
+            assert courier.trouble is not None
+            assert "nobody listens at" in courier.trouble and courier.trouble.endswith(" s")
+            started.append(servers.enter_context(Server(Graph(), port=int(gone.url.rpartition(":")[2]))))
+
+        clock.at.append((3_600.0, start))
+        courier = Courier(endpoint, ApiKey(KEY), clock, patience_s=None)
+        send.send(store, endpoint, courier, clock, follow=True, progress=progress)
+        assert clock.passed >= 3_600
+        check_all_there(store, started[0])
+
+
+def test_a_server_that_answered_and_goes_away(store: Store) -> None:
+    """I36: a server that took a connection in this run, and then takes none, is waited for."""
+    clock = FakeClock()
+    with contextlib.ExitStack() as servers:
+        server = servers.enter_context(Server(Graph(), [its.status(503), its.CUT]))
+        clock.at.append((0.1, servers.close))
+        with pytest.raises(ServiceError, match=r"for 1[45] min: nobody listens at .*What was acknowledged"):
+            sender(store, server, clock)
+    assert 800 < clock.passed <= 900
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name not known"), "its name is not known here (Name not known)"),
+        (OSError(errno.ENETUNREACH, "No route"), "it cannot be reached from here (No route)"),
+        (TimeoutError(), "no connection within 10 s"),
+    ],
+)
+def test_why_there_is_no_connection(error: OSError, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8: what keeps a connection from being made is named, and is no wait for an answer."""
+
+    def connect(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", connect)
+    clock = FakeClock()
+    courier = Courier(endpoint_of("https://graph.example", GRAPH), ApiKey(KEY), clock)
+    with pytest.raises(ServiceError, match=re.escape(f"could not be sent to: {says}. Nothing was sent")):
+        courier.post(b"{}")
+    assert courier.requests > 1 and clock.passed < 10
 
 
 def test_a_server_that_asks_for_too_much_patience(store: Store) -> None:

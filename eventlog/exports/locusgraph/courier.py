@@ -3,18 +3,21 @@
 A `Courier` belongs to one thread. It retries only transient faults: connection errors, 429 and 5xx, with an
 exponential random back-off or the pause that the server requests. It never follows a redirect, which would
 carry the key elsewhere. It checks certificates, limits the size and time of answers, and keeps to a number of
-requests a minute. Time comes from a `Clock`, so that tests need not wait. The library (urllib3) is an extra:
-importing this module does not load it.
+requests a minute. It waits seconds for a server to which it made no connection yet, minutes for one that goes
+away. Time comes from a `Clock`, so that tests need not wait. The library (urllib3) is an extra: importing
+this module does not load it.
 """
 
 import email.utils
 import http.client
 import random
+import socket
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from eventlog.base import jsontext
 from eventlog.base.errors import EventLogError, Unsupported
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 PER_MINUTE = 300  # what 1.0 grants a caller for this call
 PATIENCE_S = 900.0
+UNREACHED_S = 5.0  # patience with a server to which no connection was ever made: the address may be wrong
 
 _CONNECT_S = 10.0
 _ANSWER_S = 120.0  # a full batch of 1.0 takes some 60 s
@@ -92,10 +96,12 @@ class ServerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A transient fault; `pause_s` is the pause that the server requests."""
+    """A transient fault; `pause_s` is the pause that the server requests, `connected` whether anybody took
+    the connection."""
 
     what: str
     pause_s: float | None = None
+    connected: bool = True
 
 
 class Courier:
@@ -121,6 +127,7 @@ class Courier:
         self._patience_s = patience_s
         self._per_minute = per_minute
         self._answer_s = answer_s
+        self._was_reached = False  # a connection was made, by this courier
         self._draw = random.Random(seed)
         self._sent_at: deque[float] = deque()
         self._http = _pool()
@@ -138,6 +145,7 @@ class Courier:
         while True:
             self._keep_pace()
             result = self._try(body)
+            self._was_reached |= isinstance(result, ServerAnswer) or result.connected
             if isinstance(result, ServerAnswer):
                 self.trouble = None
                 return result
@@ -155,10 +163,18 @@ class Courier:
 
     def _trouble(self, fault: Fault, wait_s: float, first_at: float) -> str:
         message = f"{self.endpoint.server}: {fault.what}; trying again in {max(1, round(wait_s))} s"
-        if self._patience_s is None:
+        patience_s = self._patience()
+        if patience_s is None:
             return message
-        left_s = max(0.0, self._patience_s - (self._clock.monotonic() - first_at))
-        return f"{message}, for {left_s / 60:.0f} min more"
+        left_s = max(0.0, patience_s - (self._clock.monotonic() - first_at))
+        left = f"{left_s / 60:.0f} min" if left_s >= 60 else f"{max(1, round(left_s))} s"
+        return f"{message}, for {left} more"
+
+    def _patience(self) -> float | None:
+        """Seconds for which faults in a row are retried; None: for ever."""
+        if self._patience_s is None or self._was_reached:
+            return self._patience_s
+        return min(self._patience_s, UNREACHED_S)
 
     def pause(self, seconds: float) -> None:
         if self._clock.wait(seconds):
@@ -176,13 +192,19 @@ class Courier:
             self._sent_at.append(self._clock.monotonic())
 
     def _check_patience(self, fault: Fault, failing_s: float, wait_s: float) -> None:
-        if self._patience_s is not None and failing_s + wait_s > self._patience_s:
-            asks = f" and asks to wait {wait_s:.0f} s" if fault.pause_s is not None else ""
-            long = f" for {failing_s / 60:.0f} min" if failing_s >= 60 else ""
-            raise ServiceError(
-                f"{self.endpoint.server} could not be sent to{long}: "
-                f"{fault.what}{asks}. What was acknowledged is noted; the next export goes on from there."
+        """Raises: ServiceError when waiting `wait_s` more would be too long."""
+        patience_s = self._patience()
+        if patience_s is None or failing_s + wait_s <= patience_s:
+            return
+        asks = f" and asks to wait {wait_s:.0f} s" if fault.pause_s is not None else ""
+        long = f" for {failing_s / 60:.0f} min" if failing_s >= 60 else ""
+        then = "What was acknowledged is noted; the next export goes on from there."
+        if not self._was_reached:
+            then = (
+                "Nothing was sent, so nothing is lost. Check --server, and that the service runs; "
+                "then export again."
             )
+        raise ServiceError(f"{self.endpoint.server} could not be sent to{long}: {fault.what}{asks}. {then}")
 
     def _try(self, body: bytes) -> ServerAnswer | Fault:
         import urllib3
@@ -218,6 +240,10 @@ class Courier:
                 f"{self.endpoint.server} has no certificate that this machine trusts "
                 f"({self._shown(str(error))}). Nothing was sent. Check the address and the certificates."
             ) from None
+        except urllib3.exceptions.NewConnectionError as error:  # to urllib3, this is a TimeoutError, too
+            return Fault(self._unconnected(error), connected=False)
+        except urllib3.exceptions.ConnectTimeoutError:
+            return Fault(f"no connection within {_CONNECT_S:.0f} s", connected=False)
         except (urllib3.exceptions.TimeoutError, TimeoutError) as error:
             return Fault(f"no answer in time ({type(error).__name__})")
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -228,6 +254,16 @@ class Courier:
                 ) from None
             return Fault(f"the connection failed ({type(error).__name__})")
         return self._judge(response.status, response.headers, data)
+
+    def _unconnected(self, error: "urllib3.exceptions.NewConnectionError") -> str:
+        """Why no connection could be made."""
+        cause = error.__cause__
+        if isinstance(cause, ConnectionRefusedError):
+            return f"nobody listens at {urlsplit(self.endpoint.server).netloc} (connection refused)"
+        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else type(error).__name__
+        if isinstance(cause, socket.gaierror):
+            return f"its name is not known here ({self._shown(reason)})"
+        return f"it cannot be reached from here ({self._shown(reason)})"
 
     def _read(self, response: "urllib3.BaseHTTPResponse") -> bytes:
         """The body, within limits of size and of total time."""
