@@ -113,6 +113,8 @@ def _time(side: ComparedSide) -> str:
 
 def _tokens(side: ComparedSide) -> str:
     read, written = side.figures["prompt_tokens"], side.figures["completion_tokens"]
+    if read is None and written is None:
+        return "unknown"
     return f"{_number(read)} read, {_number(written)} written"
 
 

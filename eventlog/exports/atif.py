@@ -74,10 +74,11 @@ def trajectory(conversation: Conversation) -> "JsonObject | None":
     )
     if not steps:
         return None
+    # SQL's sums are 0 where no model call is recorded; what the agent's calls took is unknown then.
     totals = {
-        "total_prompt_tokens": session["prompt_tokens"],
-        "total_completion_tokens": session["completion_tokens"],
-        "total_cached_tokens": session["cache_read_tokens"],
+        "total_prompt_tokens": session["prompt_tokens"] if session["llm_calls"] else None,
+        "total_completion_tokens": session["completion_tokens"] if session["llm_calls"] else None,
+        "total_cached_tokens": session["cache_read_tokens"] if session["llm_calls"] else None,
         "total_cost_usd": _cost([event for event in events if event["event_type"] == "llm"]),
         "total_steps": len(steps),
     }

@@ -11,14 +11,15 @@ from eventlog.replay.compare import compare
 if TYPE_CHECKING:
     from eventlog.replay.trees import TreeState
 
-# Of turns and sessions alike: name, expression over the rows of `turns` of that side.
+# Of turns and sessions alike: name, expression over the rows of `turns` of that side. The tokens of a turn
+# without a recorded model call are unknown, though its sums are 0.
 _FIGURES = (
     ("turn_count", "count(*)"),
     ("model_calls", "sum(llm_calls)::BIGINT"),
     ("tool_calls", "sum(tool_calls)::BIGINT"),
     ("errors", "sum(errors)::BIGINT"),
-    ("prompt_tokens", "sum(prompt_tokens)::BIGINT"),
-    ("completion_tokens", "sum(completion_tokens)::BIGINT"),
+    ("prompt_tokens", "sum(prompt_tokens) FILTER (llm_calls > 0)::BIGINT"),
+    ("completion_tokens", "sum(completion_tokens) FILTER (llm_calls > 0)::BIGINT"),
     ("cost_usd", "sum(cost_usd)::DOUBLE"),
     ("unpriced_calls", "sum(unpriced_calls)::BIGINT"),
     ("duration_ms", "sum(duration_ms)::BIGINT"),

@@ -49,7 +49,8 @@ def compared(locus: Locus, a: str, b: str) -> Any:
 
 
 def test_two_attempts_side_by_side(work: Path, locus: Locus) -> None:
-    """Requests, outcomes, figures; files by what the sides did to them, and whether they began alike."""
+    """P8: requests, outcomes, figures, unknown ones as that; files by what the sides did to them, and whether
+    they began alike."""
     a, b = names(locus)
     done = compared(locus, a, b)
 
@@ -57,6 +58,8 @@ def test_two_attempts_side_by_side(work: Path, locus: Locus) -> None:
     assert [done[side]["outcome"] for side in "ab"] == ["Done 0", "Done 1"]
     assert [done[side]["errors"] for side in "ab"] == [0, 1]
     assert [done[side]["cost_usd"] for side in "ab"] == [None, None]
+    # The hooks recorded no model call, so the tokens are unknown.
+    assert [done[side][f"{part}_tokens"] for side in "ab" for part in ("prompt", "completion")] == [None] * 4
     assert done["files"] == {
         "same": ["same.py"], "only_a": ["one.py"], "only_b": ["two.py"], "differently": ["both.py"],
         "began_alike": True,
@@ -64,6 +67,8 @@ def test_two_attempts_side_by_side(work: Path, locus: Locus) -> None:
     shown = locus("compare", a, b, "--diff").text
     assert "Attempt 0" in shown and "both, differently  1 file" in shown
     assert "-fast" in shown and "+slow" in shown
+    tokens, cost = (line.split() for line in shown.splitlines() if line.startswith(("tokens", "cost")))
+    assert (tokens, cost) == (["tokens", "unknown", "unknown"], ["cost", "unknown", "unknown"])
 
 
 def test_sessions_are_compared_by_all_their_turns(work: Path, locus: Locus) -> None:

@@ -236,6 +236,25 @@ def test_a_trajectory_tells_the_conversation(store: Store) -> None:
     assert document["final_metrics"]["total_prompt_tokens"] == 3000
 
 
+def test_totals_of_a_trajectory_are_left_out_where_no_call_is_recorded(tmp_path: Path) -> None:
+    """P8: the tokens of a session without a recorded model call are unknown, and not 0; a call that says 0
+    has 0."""
+    of: Said = {"session_id": SID, "agent": "claude-code", "turn": 1}
+    asked: Said = {**of, "event_type": "turn", "operation": "start", "payload": {"user_message": "Try it"}}
+    names = {f"total_{name}_tokens" for name in ("prompt", "completion", "cached")}
+    with Store.init(tmp_path / ".locus", repo_hash="9f86d081884c", project_name="sample") as own:
+        own.append([asked])
+        (document,) = atif.documents(own)
+        assert document["final_metrics"] == {"total_steps": 1}
+        own.append([{**of, "event_type": "llm", "message_id": "m1"}])
+        (document,) = atif.documents(own)
+        assert document["final_metrics"].keys() & names == set()
+        free = {"prompt_tokens": 0, "completion_tokens": 0, "cache_read_tokens": 0}
+        own.append([{**of, "event_type": "llm", "message_id": "m2", **free}])
+        (document,) = atif.documents(own)
+        assert {name: document["final_metrics"][name] for name in names} == dict.fromkeys(names, 0)
+
+
 def test_a_failure_and_an_empty_directory_are_reported_for_what_they_are(tmp_path: Path) -> None:
     """P7: a call that gave only an error has its text as the result; an empty directory misses no lines."""
     of: Said = {"session_id": SID, "agent": "claude-code", "turn": 1}
