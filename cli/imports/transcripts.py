@@ -89,7 +89,7 @@ def _run(
             agent, home, os.environ, since_s=since_s, all_projects=all_projects, passed=passed
         )
     report = importer.run(store, agent, transcripts, progress=progress)
-    report.passed = passed
+    report.passed[:0] = passed
     return report
 
 
@@ -130,10 +130,13 @@ def _tell(report: ImportReport) -> None:
 
 
 def _tell_passed(report: ImportReport) -> None:
-    """Report skipped files: one line for each reason, with the first few paths."""
+    """Report what was skipped: one line for each reason, with the first few paths, or sessions of a file."""
     by_reason: dict[tuple[bool, str], list[str]] = {}
     for skipped in report.passed:
-        by_reason.setdefault((skipped.failed, skipped.reason), []).append(skipped.path)
+        name, reason = skipped.path, skipped.reason
+        if skipped.session is not None:
+            name, reason = f"session {skipped.session}", f"of {skipped.path}: {reason}"
+        by_reason.setdefault((skipped.failed, reason), []).append(name)
     for (failed, reason), paths in by_reason.items():
         shown = ", ".join(one_line(path) for path in paths[:_PASSED_SHOWN_MAX])
         more = f" and {len(paths) - _PASSED_SHOWN_MAX:,} more" if len(paths) > _PASSED_SHOWN_MAX else ""

@@ -5,6 +5,7 @@
 - `directories_of_transcripts(environ) -> list[str]`: where the agent keeps them;
 - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
 - `histories_in(source, head) -> list[FileSource]`: copies of other transcripts that a source begins with;
+- `exported_session(record) -> str | None`: the id of the session of Locus that a line is an export of;
 - `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
   first lines do not say where as `cwd`;
 - `backups_of(path) -> str | None`: for the session in this file, the directory in which the agent keeps
@@ -12,7 +13,7 @@
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from eventlog import agents
@@ -82,6 +83,13 @@ def histories_in(agent: str, source: FileSource, head: "list[dict[str, Any]]") -
     of_module = getattr(_module(agent), "histories_in", None)
     histories: list[FileSource] = [] if of_module is None else of_module(source, head)
     return histories
+
+
+def exported_session_of(agent: str) -> "Callable[[dict[str, Any]], str | None]":
+    """What names the session of Locus that a line of the agent's format is an export of."""
+    of_module: Callable[[dict[str, Any]], str | None] | None
+    of_module = getattr(_module(agent), "exported_session", None)
+    return (lambda _: None) if of_module is None else of_module
 
 
 def root_of(

@@ -54,7 +54,7 @@ class ImportReport:
     known one. `reused_ids` are events that were added although another fact has the id that the agent gave
     them. `withheld` are contents that this import was the first to record as holding a secret. `problems` are
     sources that could not be read to their end, and why; `passed` lists what the search for sources passed
-    over.
+    over, and sessions that this log exported.
     """
 
     agent: str
@@ -128,6 +128,7 @@ def run(
                 progress(number, len(waiting))
             if number % _ASKED_AT_ONCE == 0:
                 importer.ask_about(waiting[number : number + _ASKED_AT_ONCE])
+            passed_before = len(report.passed)
             try:
                 importer.take(pending.source)
             except EventLogError as error:
@@ -135,7 +136,8 @@ def run(
                     raise
                 report.problems.append((pending.source.path, str(error)))
             else:
-                remembered[pending.source.path] = pending.stamp
+                if len(report.passed) == passed_before:  # else the next import reports it again
+                    remembered[pending.source.path] = pending.stamp
         importer.finish()
     source_stamps.write(store.fs, store.layout, remembered)
     return report
@@ -217,14 +219,14 @@ class Import:
         draft = Draft(self._agent, source.parts, is_copy=source.is_copy)
         draft.is_taken, draft.is_held = self.known.is_taken, self.known.is_held
         reader = formats.reader_of(self._agent)(draft)
-        session = SourceSession(self, source, draft)
+        session, passed_before = SourceSession(self, source, draft), len(self.report.passed)
         new_lines = malformed = oversized = 0
-        doubles = Doubles()
+        doubles, exported_session = Doubles(), formats.exported_session_of(self._agent)
         for line in source.lines(read_before):
             draft.line = line
             if line.record is None:
                 self._keep_malformed(source, draft, line)
-            elif not doubles.has(line):
+            elif not doubles.has(line) and not self._is_own(source, exported_session(line.record)):
                 reader.take(line.record)
             session.settle(line, is_recorded=line.is_imported)
             if not line.is_imported:
@@ -237,13 +239,21 @@ class Import:
         session.settle(None, is_recorded=bool(read_before) and not new_lines)
         if source.is_copy and draft.session is None:
             return
-        if new_lines or not read_before:
+        is_own = len(self.report.passed) > passed_before and draft.session is None and not malformed
+        if (new_lines or not read_before) and not is_own:
             session.end()
             self._note(source, draft, session.gaps())
         if not source.is_copy:
             self.report.sources += 1
             self.report.malformed += malformed
             self.report.oversized += oversized
+
+    def _is_own(self, source: FileSource, session: str | None) -> bool:
+        """Whether the log has the session that a line is an export of, so that the line is passed over."""
+        if session is None or not self.known.has_session(session):
+            return False
+        self.report.passed.append(Passed(source.path, "already in this log", failed=False, session=session))
+        return True
 
     def _keep_malformed(self, source: FileSource, draft: Draft, line: Line) -> None:
         """Keep the bytes of a line that cannot be parsed, or of a part of one, with its position."""

@@ -35,6 +35,7 @@ _CALLS_OF_TURN = (
     "select event_id, agent_session_id from events "
     "where event_type = 'llm' and agent = $1 and agent_turn_id = $2"
 )
+_SESSIONS = "select distinct session_id from events where session_id is not null"
 _NONE = object()
 _ADDED_MAX = 1 << 18
 _NOTES = "select payload from events where event_type = 'import' and agent = $1 order by position"
@@ -98,6 +99,7 @@ class KnownSessions:
         self._loaded: set[str] = set()
         self._sessions = facts.sessions.get(agent, set())
         self._turn_ids = facts.turn_ids.get(agent, {})
+        self._session_ids: frozenset[str] | None = None  # ours, read when they are needed
         self._owner_of_turn: dict[int, str] = {}  # of those added since
         self.id_owners = IdOwners(store, agent, is_empty=not self._sessions, is_added=self._is_added)
         self.here = LoggedSession()  # the session at hand
@@ -109,6 +111,12 @@ class KnownSessions:
     def of_these(self, names: "Iterable[object]") -> list[str]:
         """Those of `names` that are ids of sessions in the log."""
         return [name for name in names if isinstance(name, str) and name in self._sessions]
+
+    def has_session(self, session_id: str) -> bool:
+        """Whether the log had this session of ours, of whatever agent, at the first question."""
+        if self._session_ids is None:
+            self._session_ids = frozenset(row[0] for row in self._store.query(_SESSIONS).rows)
+        return session_id in self._session_ids
 
     def fetch(self, sessions: "Sequence[str]") -> None:
         """Query sessions that are about to be read: one query for many costs no more than for one."""

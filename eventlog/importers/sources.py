@@ -21,7 +21,7 @@ Environ = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A file or directory that was passed over, and why.
+    """A file or directory that was passed over, or one session in it, and why.
 
     `failed`: it is, or may be, a wanted transcript, or another agent's. A file with a name that other files
     also have, such as `package.json`, is not.
@@ -30,6 +30,7 @@ class Passed:
     path: str
     reason: str
     failed: bool = True
+    session: str | None = None
 
 
 def named(

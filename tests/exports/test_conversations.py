@@ -297,6 +297,52 @@ def test_a_trajectory_can_be_imported_again(store: Store, tmp_path: Path) -> Non
         assert other.query(ask).rows == [(2, 4, 3000, ["Fix it", "and again"])]
 
 
+def test_an_export_of_this_log_is_passed_over(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P3, P8: sessions that the log has are passed over and named, and nothing is added; others in the same
+    file are recorded. In another store all are recorded, once."""
+    target, mixed, again = (str(tmp_path / name) for name in ("all.json", "mixed.json", "again.json"))
+    ask = "select count(*), count(distinct session_id), (select count(*) from llm_calls) from events"
+
+    def locus(at: Store, *words: str) -> str:
+        capsys.readouterr()
+        assert run(["--store", at.layout.root, *words]) == 0
+        return capsys.readouterr().err
+
+    assert locus(store, "export", "atif", "--to", target)
+    counted, (first, *_) = store.query(ask).rows, list(atif.documents(store))
+    for _ in range(2):
+        said = locus(store, "import", "atif", target)
+        assert "skipped: session " in said and SID in said and f"of {target}: already in this log" in said
+        assert store.query(ask).rows == counted
+
+    foreign = {**first, "session_id": "theirs", "extra": {"locus": {"session_id": "other000"}}}
+    Path(mixed).write_text(Path(target).read_text() + json.dumps(foreign) + "\n")
+    with Store.init(tmp_path / ".locus") as other:
+        assert "skipped" not in locus(other, "import", "atif", target)
+        ((events, sessions, calls),) = other.query(ask).rows
+        assert sessions == counted[0][1] and calls
+        Path(other.layout.live("imports.json")).unlink()
+        assert "Nothing new" in locus(other, "import", "atif", target)
+        assert other.query(ask).rows == [(events, sessions, calls)]
+        locus(other, "export", "atif", "--to", again)
+        assert "already in this log" in locus(other, "import", "atif", again)
+        assert other.query(ask).rows == [(events, sessions, calls)]
+        locus(other, "import", "atif", mixed)
+        assert other.query(ask).rows[0][1] == sessions + 1
+
+    with Store.open(make_demo(tmp_path / "own")) as own:
+        own.append(conversation())
+        own_file = str(tmp_path / "own.json")
+        locus(own, "export", "atif", "--to", own_file)
+        with open(own_file, "a") as file:
+            file.write(json.dumps(foreign) + "\n")
+        ((_, sessions, _),) = own.query(ask).rows
+        assert "already in this log" in locus(own, "import", "atif", own_file)
+        assert own.query(ask).rows[0][1] == sessions + 1
+
+
 def test_exports_tell_costs_and_the_version_of_prices(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P3, P7: each call and step costs what SQL says, with whose prices; a call without one makes the total
     unknown, and without the library nothing is reported."""

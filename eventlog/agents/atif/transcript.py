@@ -27,6 +27,11 @@ def recognises(record: _Object) -> bool:
     return str(record.get("schema_version")).startswith("ATIF-")
 
 
+def exported_session(record: _Object) -> str | None:
+    """The id of the session that `locus export atif` made a document of, in the store that it came from."""
+    return text_of(object_of(object_of(record, "extra"), "locus"), "session_id")
+
+
 class AtifReader(StepsReader):
     """Reads one document, or several, of one session or more."""
 
