@@ -84,7 +84,8 @@ def ends_of(
     ends = Ends([turn for turn, _ in turns.values()])
     for tool in under_way:
         if tool.dead and not tool.late:
-            ends.before.append(admit(_action(layout, tool, by)))
+            ended_us = _last_heard_us(layout, tool.turn_key[1], result.under_way)
+            ends.before.append(admit(_action(tool, by, ended_us)))
             ends.causes.append(tool.cause)
     for turn, reason in turns.values():
         notes = state.read_calls(layout, turn.session)
@@ -92,11 +93,9 @@ def ends_of(
             continue  # it has its end; its remaining changes are recorded now
         ends.count += 1
         payload: "dict[str, object]" = {"reason": reason, "closed_by": by}
-        ended_us = _last_noted_us(layout, turn.session)
         snapshot_payload = {"snapshot_type": "turn_end"}
         snapshot = admit(_event(turn, checkpoint.nonce, "snapshot", "turn_end", None, snapshot_payload))
-        if short(turn.turn) not in notes.begun:
-            ended_us = _not_before(turn, ended_us, snapshot["occurred_at"])
+        ended_us = _ended_us(layout, turn, notes, result.under_way, snapshot["occurred_at"])
         doubt = _all_doubtful(turn, call, capture, result.previous, checkpoint)
         ends.after.append(fill(snapshot, _late(capture, doubt)))
         ends.after.append(
@@ -109,12 +108,18 @@ def ends_of(
     return ends
 
 
-def end_superseded(layout: Layout, checkpoint: CaptureCheckpoint, session: str) -> Event:
-    """The end of the turn under way that a later one of its session follows, without a capture."""
+def end_superseded(
+    layout: Layout, worktree: str, checkpoint: CaptureCheckpoint, session: str, now_us: int
+) -> Event:
+    """The end of the turn under way that a later one of its session follows, without a capture.
+
+    Args: worktree: the key of the directory.
+    """
     turn = activity.parse_open(session, checkpoint.open[session])
     assert turn is not None
     payload = {"reason": SUPERSEDED, "closed_by": HOOK}
-    ended_us = _last_noted_us(layout, session)
+    notes, tools = state.read_calls(layout, session), state.running(layout, worktree, checkpoint)
+    ended_us = _ended_us(layout, turn, notes, tools, now_us)
     return _event(turn, checkpoint.nonce, "turn", "end", ended_us, payload, status="interrupted")
 
 
@@ -148,7 +153,7 @@ def _columns(agent: str, session: str, turn: str) -> Event:
     }  # fmt: skip
 
 
-def _action(layout: Layout, tool: Running, by: str) -> Event:
+def _action(tool: Running, by: str, ended_us: "int | None") -> Event:
     event: Event = {
         **_columns(*tool.turn_key),
         "event_type": "action",
@@ -158,7 +163,6 @@ def _action(layout: Layout, tool: Running, by: str) -> Event:
     }
     if tool.tool_use_id != "-":
         event["tool_use_id"] = tool.tool_use_id
-    ended_us = _last_noted_us(layout, tool.turn_key[1])
     return event if ended_us is None else {**event, "occurred_at": ended_us}
 
 
@@ -193,16 +197,26 @@ def _late(capture: "Capture", doubt: "str | None") -> "dict[str, object]":
     return {"state": "late", "paths": paths, "count": len(changed_paths)}
 
 
-def _last_noted_us(layout: Layout, session: str) -> "int | None":
-    """When the notes of the session were last written: it ended then or later. None where they are gone."""
+def _ended_us(
+    layout: Layout, turn: activity.OpenTurn, notes: state.Calls, tools: "Sequence[Running]", now_us: object
+) -> "int | None":
+    """The end of a turn: when its session was last heard of. Notes that do not name the turn may be older
+    than it; its start is noted to the second elsewhere."""
+    assert isinstance(now_us, int)
+    heard_us = _last_heard_us(layout, turn.session, tools)
+    if heard_us is None or short(turn.turn) in notes.begun:
+        return heard_us
+    return max(heard_us, min((turn.began_s + 1) * 10**6, now_us))
+
+
+def _last_heard_us(layout: Layout, session: str, tools: "Sequence[Running]") -> "int | None":
+    """When the last hook of a session ran, as far as is noted: it ended then or later. None where the notes
+    are gone.
+
+    Args: tools: those under way, of any session; a hook that begins one notes nothing else of its session.
+    """
     try:
-        return os.stat(layout.live(f"{short(session)}.calls")).st_mtime_ns // 1000
+        noted_us = os.stat(layout.live(f"{short(session)}.calls")).st_mtime_ns // 1000
     except OSError:
         return None
-
-
-def _not_before(turn: activity.OpenTurn, ended_us: "int | None", now_us: object) -> "int | None":
-    """The end of a turn that the session's notes, which may be older, do not name: no earlier than its start,
-    which is noted to the second."""
-    assert isinstance(now_us, int)
-    return None if ended_us is None else max(ended_us, min((turn.began_s + 1) * 10**6, now_us))
+    return max([noted_us, *(tool.began_us for tool in tools if tool.turn_key[1] == session)])

@@ -225,6 +225,8 @@ class EventWriter:
         if call.moment != TOOL_START or call.tool.started_action_id is None or context.directory is None:
             return
         try:
-            state.note_begun(context.layout, context.directory.key, call, context.named(), context.process)
+            hook_time_us, key = self._common["occurred_at"], context.directory.key
+            assert isinstance(hook_time_us, int)
+            state.note_begun(context.layout, key, call, context.named(), context.process, hook_time_us)
         except OSError as error:
             context.note(error)

@@ -209,7 +209,8 @@ def _meet_turn(context: HookContext, lines: "list[list[str]]") -> None:
     if under_way is not None and call.moment == TOOL_START:  # else the capture of this call closes it
         from eventlog.hooks import closing
 
-        call.events.append(closing.end_superseded(layout, checkpoint, session))
+        now_us = context.fs.time_ns() // 1000
+        call.events.append(closing.end_superseded(layout, directory.key, checkpoint, session, now_us))
         lines.append(["ended", short(under_way[1])])
 
 
@@ -325,7 +326,7 @@ def _remember(context: HookContext, notes: SessionNotes, captured: "Captured | N
             lines.append(["opened" if call.moment == SESSION else "over"])
         elif call.tool.cause is not None:
             lines.append(["action", call.tool.cause, "told" if is_whole or call.moment is None else "late"])
-        state.note_calls(context.layout, session, lines)
+        state.note_calls(context.layout, session, lines, context.fs.time_ns())
         if context.directory is not None:
             is_noted = captured is not None and captured.is_noted
             _remember_running(context, context.directory.key, is_noted=is_noted, is_whole=is_whole)

@@ -309,6 +309,7 @@ class Running:
     `turn` is its `short` session and turn, `turn_key` its agent with both in full, with "" for the current
     turn of an agent that gives turns no ids. `late`: it has ended, and
     the directory was not captured since. `dead`: its process is gone. `by_subagent`: it may outlive its turn.
+    `began_us`: the time of its start event, in microseconds; 0 where an earlier version noted it.
     """
 
     def __init__(self, words: "list[str]", turn_key: "tuple[str, str, str]", *, dead: bool = False) -> None:
@@ -318,13 +319,16 @@ class Running:
         self.late = False
         self.dead = dead
         self.by_subagent = False
+        self.began_us = 0
 
 
-def note_begun(layout: Layout, worktree: str, call: Call, paths: "Iterable[bytes]", process: str) -> None:
+def note_begun(
+    layout: Layout, worktree: str, call: Call, paths: "Iterable[bytes]", process: str, hook_time_us: int
+) -> None:
     """Note the tool that `call` begins. A second note of it counts once.
 
     Args: paths: the files that it names; process: that of the agent, which a subagent's tool may outlive its
-    turn in.
+    turn in; hook_time_us: the time of events that have none of their own.
     """
     session, turn, cause, first = call.session, call.turn or "", call.tool.started_action_id, call.events[0]
     if session is None or cause is None:
@@ -336,6 +340,7 @@ def note_begun(layout: Layout, worktree: str, call: Call, paths: "Iterable[bytes
         word = "of" if "subagent_id" in call.columns else "in"
         owner = [word, cause, turn or "-", session, call.agent, process or "-"]
         lines += [owner] if all(len(word.split()) == 1 for word in owner) else []
+    lines.append(["at", cause, str(int_of(first, "occurred_at") or hook_time_us)])
     _append(layout, f"{worktree}.running", lines)
 
 
@@ -378,6 +383,8 @@ def running(
             tools[cause].by_subagent = words[0] == "of"
         elif words[0] == "anew" and words[-1] not in dead_keys:
             tools = {cause: tool for cause, tool in tools.items() if tool.turn[0] != words[-1]}
+        elif words[0] == "at" and len(words) == 3 and words[1] in tools and words[2].isdecimal():
+            tools[words[1]].began_us = int(words[2])
         elif words[0] == "ended" and len(words) == 2:
             tools.pop(words[1], None)
         elif words[0] == "late" and words[-1] in tools:
@@ -490,18 +497,21 @@ def has_ended(layout: Layout, session: str, turn: str) -> bool:
     return short(turn) in read_calls(layout, session).ended
 
 
-def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
-    """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
+def note_calls(layout: Layout, session: str, lines: "list[list[str]]", now_ns: "int | None" = None) -> None:
+    """Append lines to the notes of a session; with `now_ns` the file's time is of the clock of the events,
+    not of the file system, which may be another one and counts in steps.
+
+    Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
     offset; `tree` of the capture at a turn's start: turn, id; `subagent` id turn; of an agent that names no
     turns `prompt` turn text, `asked` and `answered` of a tool call without an id: key, time; `model` of a
     model call without an id: key, nonce; `begins`, `ends` of one whose id is repeated: key; `imported` of
     a turn that an import recorded: turn, time, prompt; `imported_call` of its calls without ids: turn, key,
     type and id of an event."""
     if lines:
-        _append(layout, f"{short(session)}.calls", lines)
+        _append(layout, f"{short(session)}.calls", lines, now_ns)
 
 
-def _append(layout: Layout, name: str, lines: "list[list[str]]") -> None:
+def _append(layout: Layout, name: str, lines: "list[list[str]]", now_ns: "int | None" = None) -> None:
     data = b"".join(" ".join(words).encode("utf-8", "replace") + b"\n" for words in lines)
     try:
         fd = os.open(layout.live(name), _APPEND, 0o600)
@@ -510,6 +520,8 @@ def _append(layout: Layout, name: str, lines: "list[list[str]]") -> None:
         fd = os.open(layout.live(name), _APPEND, 0o600)
     try:
         os.write(fd, data)
+        if now_ns is not None:
+            os.utime(fd, ns=(now_ns, now_ns))
     finally:
         os.close(fd)
 

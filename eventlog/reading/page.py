@@ -292,7 +292,8 @@ class _Calls:
 
     def __post_init__(self) -> None:
         open_starts: list[Mapping[str, Any]] = []
-        for event in self.events:
+        # In the order of the log: by their times an end may come before its start, where clocks disagree.
+        for event in sorted(self.events, key=lambda event: int(event["position"])):
             if event["event_type"] == "tool_start":
                 open_starts.append(event)
             elif event["event_type"] in _CALLS:
@@ -337,11 +338,12 @@ class _Calls:
 
 
 def _is_end(action: "Mapping[str, Any]", start: "Mapping[str, Any]") -> bool:
-    """Whether an action ends the call that a start began: by the agent's id, else by tool and arguments."""
+    """Whether an action ends the call that a start began: by the agent's id, else by tool and arguments, if
+    the end has them: one that the agent did not report has none."""
     if action["tool_use_id"] or start["tool_use_id"]:
         return bool(action["tool_use_id"] == start["tool_use_id"])
     asked, done = ((event["payload"] or {}).get("args") for event in (start, action))
-    return bool(action["tool"] == start["tool"] and asked == done)
+    return bool(action["tool"] == start["tool"] and done in (None, asked))
 
 
 def result_text(payload: "Mapping[str, Any]") -> str:

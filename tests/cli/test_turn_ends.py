@@ -3,6 +3,7 @@ the session's end tells, captures that fail (P1)."""
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -334,6 +335,82 @@ def test_no_turn_ends_before_it_began(work: Path, clients: Any) -> None:
     clients("codex")
     start, end = events(work, "turn")
     assert start["occurred_at"] <= end["occurred_at"]
+
+
+def ascends(found: list[dict[str, Any]]) -> bool:
+    times = [event["occurred_at"] for event in found]
+    return None not in times and times == sorted(times)
+
+
+def timed(work: Path, client: Client) -> list[dict[str, Any]]:
+    """Beginnings and ends of the client's turns and calls, then the end of its session."""
+    mine = [e for e in events(work) if e["agent_session_id"] == client.session]
+    of_turn = [e for e in mine if e["event_type"] in ("turn", "tool_start", "action")]
+    return [*of_turn, *(e for e in mine if (e["event_type"], e["operation"]) == ("session", "end"))]
+
+
+@pytest.mark.parametrize("closer", ("hook", "doctor"))
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_dead_call_ends_no_earlier_than_it_began(
+    name: str, closer: str, work: Path, clients: Any, locus: Locus
+) -> None:
+    """P7: a hook that begins a tool may leave the notes of its session as old as the prompt, and the file
+    system's clock may be late. The call ends no earlier than it began, and is shown once, as what it ran."""
+    client = clients(name)
+    client.prompt()
+    client.begin("make half.txt")
+    (calls,) = (work / ".locus/live").glob("*.calls")
+    os.utime(calls, (1_700_000_000, 1_700_000_000))
+    (work / "half.txt").write_text("half")
+    client.kill()
+    if closer == "hook":
+        clients("codex")
+    else:
+        locus("--store", work / ".locus", "doctor")
+    found = timed(work, client)
+    assert [(e["event_type"], e["operation"]) for e in found] == [
+        ("turn", "start"), ("tool_start", None), ("action", None), ("turn", "end"), ("session", "end"),
+    ]  # fmt: skip
+    assert ascends(found)
+    page = locus("--store", work / ".locus", "show", first_turn(work, client)).out.decode()
+    (call,) = [line for line in page.splitlines() if "●" in line]
+    assert "make half.txt" in call
+    assert "no end was recorded" not in page
+
+
+def test_a_turn_without_a_capture_ends_no_earlier_than_its_last_call_began(work: Path, clients: Any) -> None:
+    """P7: the first call of a later turn ends the turn before it, at the time of its last call at least."""
+    client = clients("claude-code")
+    client.prompt()
+    client.begin("make a.txt")
+    (calls,) = (work / ".locus/live").glob("*.calls")
+    os.utime(calls, (1_700_000_000, 1_700_000_000))
+    client.turn = "unheard"
+    client.begin("make b.txt")
+    first = [e for e in timed(work, client) if e["turn"] == 1]
+    assert [e["event_type"] for e in first] == ["turn", "tool_start", "turn"]
+    assert ascends(first)
+
+
+def test_the_end_of_a_dead_turn_has_the_clock_of_its_beginning(
+    work: Path, clients: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: hooks whose clock is an hour ahead of the file system's leave no turn that ends before it began."""
+    ahead = work.parent / "ahead"
+    ahead.mkdir()
+    (ahead / "sitecustomize.py").write_text(
+        "import time\nreal = time.time_ns\ntime.time_ns = lambda: real() + 3600 * 10**9\n"
+    )
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ahead), os.environ.get("PYTHONPATH")])))
+        client = clients("codex")
+        client.prompt()
+    client.kill()
+    clients("codex")
+    start, end, session = timed(work, client)
+    assert (start["operation"], end["operation"], session["operation"]) == ("start", "end", "end")
+    assert start["occurred_at"] > time.time_ns() // 1000 + 3000 * 10**6
+    assert ascends([start, end, session])
 
 
 def test_a_turn_that_died_before_any_capture_was_finished_is_interrupted(

@@ -113,6 +113,30 @@ def test_a_call_without_an_end_and_a_change_without_a_call_are_reported(work: Pa
     assert "  ± changed outside any recorded call" in shown(page)
 
 
+@pytest.mark.parametrize("has_id", (True, False))
+def test_a_call_whose_end_has_an_earlier_time_is_shown_once(has_id: bool, work: Path) -> None:
+    """P7: the end of a dead call, which nobody reported, may have an earlier time than its start, as earlier
+    versions recorded it: both are found by the order of the log, and the call is shown once."""
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Wait")
+    agent.begin("Bash", {"command": "rm a"})
+    with Store.open(work / ".locus") as store:
+        (start,) = store.events(event_types=("tool_start",))
+        names = ("agent", "agent_session_id", "agent_turn_id", "session_id", "turn", "tool")
+        of_call = {name: start[name] for name in (*names, *(["tool_use_id"] if has_id else []))}
+        payload = {"ended_by": "process gone"}
+        end = {**of_call, "event_type": "action", "event_id": "0" * 32, "payload": payload}
+        if not has_id:
+            start_id, of_call["event_type"] = "1" * 32, "tool_start"
+            store.append([{**of_call, "event_id": start_id, "payload": {"args": {"command": "rm b"}}}])
+        store.append([{**end, "occurred_at": start["occurred_at"] - 2_000}])
+    (page,) = read(work)
+    calls = [block for block in page.blocks if isinstance(block, CallBlock)]
+    expected = [("rm a", True)] if has_id else [("rm a", False), ("rm b", True)]
+    assert [(call.target, call.ended) for call in calls] == expected
+
+
 def test_withheld_texts_stay_out_of_a_page(work: Path) -> None:
     """What git ignores is captured and withheld: the page names the file and shows no byte of it."""
     (work / ".gitignore").write_text(".env\n")
