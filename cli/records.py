@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import eventlog
+from eventlog.base import jsontext
 from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
+from eventlog.log.erasures import TextErasures
 from eventlog.projections.definitions import ASKED_FOR, all_of
 from eventlog.replay.certainty import NOT_CLOSED, status_words
 
-from .output import microseconds, moment_exact, one_line
+from .output import NO_TITLE, microseconds, moment_exact, one_line
 
 Record = dict[str, Any]
 
@@ -54,6 +56,33 @@ def turn_record(store: "eventlog.Store", turn: "eventlog.TurnRef", *, whole: boo
         [turn.session_id, turn.turn],
     )
     return {**next(records(rows)), "end_certainty": store.certainty(turn).state}
+
+
+_ERASED = "erased"
+_ERASED_STARTS = (
+    "select session_id, turn, path, payload from events where event_type = 'turn' and operation = 'start' "
+    "and redacted and list_contains($1, session_id)"
+)
+
+
+def with_erased(store: "eventlog.Store", turns: list[Record]) -> list[Record]:
+    """Turns; those whose title was erased have the reason as `erased`: `it was erased on …`."""
+    sessions = sorted({t["session_id"] for t in turns if not (t["title"] or t.get("user_request"))})
+    erasures = TextErasures(store.rows)
+    reasons = {
+        (session, turn): erasures.why({"path": path, "payload": jsontext.object_of(payload)})
+        for session, turn, path, payload in (store.query(_ERASED_STARTS, [sessions]).rows if sessions else ())
+    }
+    return [
+        {**turn, _ERASED: why} if (why := reasons.get((turn["session_id"], turn["turn"]))) else turn
+        for turn in turns
+    ]
+
+
+def title_of(turn: Record) -> str:
+    """The title of a turn on one line: what it was asked, else that it was erased, else that it has none."""
+    erased = str(turn.get(_ERASED, "")).removeprefix("it was ")
+    return one_line(turn["title"] or turn["user_request"] or erased or NO_TITLE)
 
 
 def certainty_words(certainty: "eventlog.Certainty") -> str:

@@ -21,19 +21,17 @@ from ..exits import INTERRUPTED
 from ..filters import Where, check_filters, filter_of
 from ..options import json_option, limit_option, rewritten_option, session_option, since_option
 from ..output import (
-    NO_TITLE,
     UNKNOWN,
     harmless,
     json_line,
     microseconds,
-    one_line,
     put,
     say,
     say_left_out,
     table,
 )
 from ..outside import local
-from ..records import EVENT_COLUMNS, Record, event_json, events, records, with_life
+from ..records import EVENT_COLUMNS, Record, event_json, events, records, title_of, with_erased, with_life
 from ..terminal import put_styled, row
 from ..times import local as local_time
 from ..times import when, zone
@@ -97,7 +95,8 @@ def command(
             listed = _find_events(store, where, limit + 1)
         else:
             listed = _find_turns(store, where, limit + 1, whole=as_json)
-            listed = _with_uncounted(store, [_with_life(store, turn) for turn in listed])
+            listed = with_erased(store, [_with_life(store, turn) for turn in listed])
+            listed = _with_uncounted(store, listed)
     more = len(listed) > limit
     del listed[limit:]
     if as_json:
@@ -221,15 +220,20 @@ def _turn_table(turns: list[Record]) -> str:
             f"{turn['session_id']}_{turn['turn_id']}",
             when(microseconds(turn["started_at"])) or UNKNOWN,
             (turn["commit"] or "")[:_COMMIT_SHOWN],
-            UNKNOWN if turn.get(_WITHOUT_EVENTS) else str(len(turn["files_modified"] or ())),
+            _files(turn),
             *((state,) if any(states) else ()),
-            one_line(turn["title"] or turn["user_request"] or NO_TITLE),
+            title_of(turn),
         )
         for turn, state in zip(turns, states, strict=True)
     ]
     heads = ("TURN", f"STARTED ({zone()})", "COMMIT", "FILES", *(("END",) if any(states) else ()), "TITLE")
     drop = ("COMMIT", "FILES", "END", "STARTED")
     return table(heads, cells, right=(3,), drop=drop) if cells else ""
+
+
+def _files(turn: Record) -> str:
+    is_unknown = turn.get(_WITHOUT_EVENTS) or turn.get("erased")
+    return UNKNOWN if is_unknown else str(len(turn["files_modified"] or ()))
 
 
 def _state(turn: Record) -> str:

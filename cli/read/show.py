@@ -29,7 +29,6 @@ from ..access import open_store
 from ..all_stores import in_all_stores
 from ..options import json_option
 from ..output import (
-    NO_TITLE,
     certainty_json,
     compact_json,
     document,
@@ -44,7 +43,16 @@ from ..output import (
     table,
     terminal_width,
 )
-from ..records import Record, certainty_words, event_json, records, turn_record, with_life
+from ..records import (
+    Record,
+    certainty_words,
+    event_json,
+    records,
+    title_of,
+    turn_record,
+    with_erased,
+    with_life,
+)
 from ..session.text import retention_fields, retention_words
 from ..terminal import put_lines
 from ..times import when, with_zone, zone
@@ -173,13 +181,13 @@ def session_and_turns(
         "order by list_position($1, session_id), turn",
         [list(parts)],
     )
-    turns = list(records(listed))
+    turns = with_erased(store, list(records(listed)))
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",
             when(microseconds(turn["started_at"])),
             str(turn["event_count"]),
-            one_line(turn["title"] or turn["user_request"] or NO_TITLE),
+            title_of(turn),
         )
         for turn in turns
     ]

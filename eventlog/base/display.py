@@ -138,7 +138,8 @@ def event_words(event: Mapping[str, Any]) -> str:
     kind = event.get("event_type")
     if kind == "file":
         counts = change(event.get("lines_added"), event.get("lines_removed"))
-        words = (one_line(str(event.get("operation") or "")), _path(event, payload), counts)
+        path = _path(event, payload) or _erased(payload)
+        words = (one_line(str(event.get("operation") or "")), path, counts)
         return " ".join(filter(None, words))
     if kind in ("action", "tool_start", "mcp_action"):
         tool, asked = event.get("tool"), call_target(event.get("path"), payload.get("args"))
@@ -213,7 +214,12 @@ def _text(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
     ):
         if (line := _first_line(value)) is not None:
             return line
-    return None
+    return _erased(payload)
+
+
+def _erased(payload: Mapping[str, Any]) -> str | None:
+    """What stands for a text or a path that an erasure took; None where none did."""
+    return "(erased)" if isinstance(payload.get("erased"), str) else None
 
 
 def _first_line(text: object) -> str | None:

@@ -6,9 +6,9 @@ All name the erasure by the id in their payload, and none contains what was sear
 met again and not stored has a `withheld` event of the kind `erased`. Any thread, a view of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eventlog.base import jsontext
 from eventlog.secrets.erased_rules import ERASED
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ERASURE = "erasure"
 START, REWRITTEN, END = "start", "rewritten", "end"
+COLUMNS = ("operation", "recorded_at", "payload")
+Rows = Callable[..., Iterable[Mapping[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -37,12 +39,43 @@ class Erasure:
     rewritten: bool = False
     ended: bool = False
 
+    @property
+    def words(self) -> str:
+        return f"it was erased{_on(self.at)}{f' ({self.reason})' if self.reason else ''}"
+
+
+def erasure_of_texts(event: "Mapping[str, Any]") -> "str | None":
+    """The id of the erasure that took all texts of an event, and its path; None where none did."""
+    erasure = (event["payload"] or {}).get(ERASED)
+    return erasure if isinstance(erasure, str) and event.get("path") is None else None
+
+
+class TextErasures:
+    """Why events have lost their texts and paths. Args: rows: reads the log, at the first such event."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._reasons: dict[str, str] | None = None
+
+    def why(self, event: "Mapping[str, Any]") -> "str | None":
+        """None where the event has its texts, or its path."""
+        erasure = erasure_of_texts(event)
+        if erasure is None:
+            return None
+        if self._reasons is None:
+            found = _folded(self._rows(event_types=(ERASURE,), columns=COLUMNS))
+            self._reasons = {each.id: each.words for each in found}
+        return self._reasons.get(erasure, "it was erased")
+
 
 def erasures_in(view: "LogView") -> "list[Erasure]":
     """All erasures, in the order in which they began."""
+    return _folded(view.iterate(event_types=(ERASURE,), columns=COLUMNS))
+
+
+def _folded(events: "Iterable[Mapping[str, Any]]") -> "list[Erasure]":
     erasures: dict[str, Erasure] = {}
-    columns = ("operation", "recorded_at", "payload")
-    for event in view.iterate(event_types=(ERASURE,), columns=columns):
+    for event in events:
         payload = jsontext.object_of(event["payload"])
         if not isinstance(payload.get("erasure"), str):
             continue  # of a newer version
@@ -65,8 +98,7 @@ def erased_contents(view: "LogView") -> "dict[bytes, str]":
     """The ids of contents that were erased, or met again and not stored, each with the reason to give."""
     reasons: dict[bytes, str] = {}
     for erasure in erasures_in(view):
-        reason = f"it was erased{_on(erasure.at)}{f' ({erasure.reason})' if erasure.reason else ''}"
-        reasons.update((bytes.fromhex(text), reason) for text in erasure.contents)
+        reasons.update((bytes.fromhex(text), erasure.words) for text in erasure.contents)
     for event in view.iterate(event_types=(WITHHELD,), columns=("title", "payload")):
         if ERASED in str(event["payload"]):
             id = bytes.fromhex(str(event["title"]).rpartition(":")[2])

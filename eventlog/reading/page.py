@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.base.display import call_target, event_words
 from eventlog.blobs.payload_texts import payload_with_texts
+from eventlog.log.erasures import TextErasures
 from eventlog.projections.happened import happened_at, in_order_of_time
 from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import changes_without_events, status_words
@@ -134,6 +135,7 @@ class PageReader:
         self._row_of = row_of or self._asked
         self._whole = whole
         self._withheld = store.withheld()
+        self._erasures = TextErasures(store.rows)
         self._operations: Operations | None = None
         self._anchors: tuple[str, dict[int, dict[str, Any]]] = ("", {})  # of the session read last
 
@@ -177,11 +179,15 @@ class PageReader:
         written: set[str] = set()
         beside: list[Mapping[str, Any]] = []
         for event in in_order_of_time(events):
-            if event["event_type"] == "file":
+            why_erased = self._erasures.why(event)
+            if event["event_type"] == "file" and why_erased is None:
                 if event["operation"] != "read" and not calls.explain(event):
                     beside.append(event)
                 continue
-            block = self._block(event, calls, written)
+            if why_erased is None:
+                block = self._block(event, calls, written)
+            else:
+                block = _erased(event, why_erased, written)
             if block is None:
                 continue
             if beside:
@@ -260,6 +266,14 @@ class PageReader:
         """The payload with its long texts, which are stored apart."""
         filled: Mapping[str, Any] = payload_with_texts(self._store, event["payload"]) or {}
         return filled
+
+
+def _erased(event: "Mapping[str, Any]", why: str, written: "set[str]") -> "NoteBlock | None":
+    """What stands for all events of an erasure that have lost their texts and paths: one note."""
+    if why in written:
+        return None
+    written.add(why)
+    return NoteBlock(event["event_id"], happened_at(event), f"what was recorded here is gone: {why}")
 
 
 def _words(event: "Mapping[str, Any]", author: str, text: object, written: "set[str]") -> "WordsBlock | None":

@@ -4,12 +4,12 @@ Events of one turn that follow each other without a gap are one change; where so
 between them they stay two. A rename is one change of two paths. Pure but for what `deferred` reads.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from eventlog.base.errors import InvalidEvent
-from eventlog.base.paths import path_bytes
+from eventlog.base.errors import InvalidEvent, NotFound
+from eventlog.base.paths import is_below, path_bytes
 from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import (
     DIRECTORY,
@@ -18,6 +18,7 @@ from eventlog.blobs.tree import (
     unsafe_path,
 )
 from eventlog.checkout.directory import NO_ID, State, same, state_of_entry
+from eventlog.log.erasures import Rows, TextErasures
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.line_counts import deferred_content
 from eventlog.replay.trees import kind_of_mode
@@ -30,6 +31,20 @@ COLUMNS = (
     "position", "event_id", "session_id", "turn", "operation", "path", "before_hash", "after_hash", "payload",
     "cause", "source", "worktree",
 )  # fmt: skip
+
+
+# Stands for the paths that an erasure took: any path may have been among them.
+ERASED_PATHS = b"."
+
+
+class Erased(NotFound):
+    """Nothing is left of what was to be taken back; `why` is the reason."""
+
+    def __init__(self, names: Sequence[str], why: str) -> None:
+        super().__init__(
+            f"{', '.join(names)} cannot be taken back: {why}, so the paths that it changed are not known."
+        )
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +79,22 @@ class RecordedChange:
 
 
 def changes_of(
-    events: Iterable[Mapping[str, Any]], deferred: "DeferredContents"
+    events: Iterable[Mapping[str, Any]], deferred: "DeferredContents", rows: Rows
 ) -> tuple[list[RecordedChange], list[tuple[bytes, str]]]:
-    """The changes that file events make together, oldest first; and (path, reason) of what no tree can hold.
+    """The changes that file events make together, oldest first; and (path, reason) of what no tree can hold,
+    where the path is `ERASED_PATHS` once for each erasure that took some.
 
-    Args: events: in position order.
+    Args: events: in position order; rows: reads the log, for what was erased.
     """
+    erasures = TextErasures(rows)
     changes: list[RecordedChange] = []
     met: set[bytes] = set()  # paths of all of them
     refused: list[tuple[bytes, str]] = []
     for event in events:
         if event["operation"] == "read":
+            continue
+        if (why := erasures.why(event)) is not None:
+            refused += [] if (ERASED_PATHS, why) in refused else [(ERASED_PATHS, why)]
             continue
         try:
             change = _change_of(event, deferred)
@@ -94,6 +114,33 @@ def paths_of(event: Mapping[str, Any]) -> tuple[bytes, ...]:
     old_path = (event["payload"] or {}).get("old_path")
     paths = (event["path"], old_path) if old_path else (event["path"],)
     return tuple(doubt_bytes(str(path or "")) for path in paths)
+
+
+def is_wanted(paths: Iterable[bytes], wishes: Sequence[bytes]) -> bool:
+    """Whether one of the paths is asked for, or may be. Args: wishes: none for all."""
+    return not wishes or any(
+        path == ERASED_PATHS or is_below(path, wish) for path in paths for wish in wishes
+    )
+
+
+def moves_in(rows: Rows) -> Callable[[bytes, int], bytes | None]:
+    """A function that follows recorded renames: where what was at a path at a position is now; None where it
+    was not moved."""
+    renames: list[tuple[int, bytes, bytes]] | None = None
+
+    def moved(path: bytes, since: int) -> bytes | None:
+        nonlocal renames
+        if renames is None:
+            events = rows(event_types=("file",), columns=("position", "operation", "path", "payload"))
+            renamed = [(int(e["position"]), paths_of(e)) for e in events if e["operation"] == "rename"]
+            renames = [(position, both[1], both[0]) for position, both in renamed if len(both) > 1]
+        here, is_moved = path, False
+        for position, old, new in renames:
+            if position > since and old == here:
+                here, is_moved = new, True
+        return here if is_moved else None
+
+    return moved
 
 
 def joined(changes: list[RecordedChange], change: RecordedChange) -> list[RecordedChange]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eventlog.base.errors import Corruption, NotFound, NoTree, Refused
 from eventlog.base.fs import FileSystem
 from eventlog.base.layout import Layout
-from eventlog.base.paths import is_below, path_bytes, path_text
+from eventlog.base.paths import path_bytes, path_text
 from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.checkout.directory import NO_ID, OpenDirectory, State, state_of_entry
 from eventlog.checkout.parallel import Listed
@@ -39,7 +39,16 @@ from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, selection, ways
 from eventlog.restore.worktrees import project_of, refuse_other_worktree, worktree_of, worktrees_of
 from eventlog.undo.agent_turns import agent_turns, has_worked_since, only_took_back, turns_of
-from eventlog.undo.change import COLUMNS, RecordedChange, changes_of, paths_of
+from eventlog.undo.change import (
+    COLUMNS,
+    ERASED_PATHS,
+    Erased,
+    RecordedChange,
+    changes_of,
+    is_wanted,
+    moves_in,
+    paths_of,
+)
 from eventlog.undo.take_back import MARKED, MERGED, TakeBack, UndoConflict
 
 if TYPE_CHECKING:
@@ -172,7 +181,13 @@ def _plan_of_newest(
     newest: UndoPlan | None = None
     for name in _newest_first(store, done, session, passed):
         targets = list(_targets(store, name, done, since=since, force=False))
-        plan = _plan(store, UNDO, targets, paths, into, conflicts, None)
+        try:
+            plan = _plan(store, UNDO, targets, paths, into, conflicts, None)
+        except Erased as error:
+            if paths or since:
+                raise
+            passed.append((f"turn:{name}", error.why))
+            continue  # to an older one
         newest = newest or plan
         if plan.steps or plan.conflicts or paths or since:
             return replace(plan, passed_over=tuple(passed))
@@ -180,7 +195,8 @@ def _plan_of_newest(
         passed.append((f"turn:{name}", why))
         if len(passed) >= _PASSED_MAX:
             break
-    assert newest is not None, "without a turn it is refused"
+    if newest is None:
+        raise Erased([passed[0][0]], passed[0][1])
     return replace(newest, passed_over=tuple(passed))
 
 
@@ -350,7 +366,7 @@ def _possibly_of(
 
 
 def _changes_of(store: UndoStore, events: Iterable[Mapping[str, Any]]) -> tuple[list[RecordedChange], Listed]:
-    return changes_of(events, DeferredContents(store.blobs, store.rows))
+    return changes_of(events, DeferredContents(store.blobs, store.rows), store.rows)
 
 
 def _beside_events(
@@ -459,9 +475,11 @@ def _plan(
     of = tuple(target.name for target in targets)
     changes, doubtful = _chosen(targets, wishes)
     skipped = [
-        (path, why) for target in targets for path, why in target.unknown if _is_wanted((path,), wishes)
+        (path, why) for target in targets for path, why in target.unknown if is_wanted((path,), wishes)
     ]
     skipped += [(change.path, "it changed in this turn, by whom is not known") for change in doubtful]
+    if skipped and not changes and all(path == ERASED_PATHS for path, _ in skipped):
+        raise Erased(of, skipped[0][1])
     if wishes and not changes and not skipped:
         names = ", ".join(map(path_text, wishes))
         raise NotFound(
@@ -514,8 +532,8 @@ def _chosen(
 
     Args: wishes: the only paths to change; none for all that is certain.
     """
-    certain = [c for target in targets for c in target.changes if _is_wanted(c.paths, wishes)]
-    doubtful = [c for target in targets for c in target.doubtful if _is_wanted(c.paths, wishes)]
+    certain = [c for target in targets for c in target.changes if is_wanted(c.paths, wishes)]
+    doubtful = [c for target in targets for c in target.doubtful if is_wanted(c.paths, wishes)]
     if wishes and doubtful:
         return sorted([*certain, *doubtful], key=lambda change: change.position), []
     return certain, doubtful
@@ -543,29 +561,10 @@ def _work(store: UndoStore, directory: OpenDirectory, name: str, conflicts: str)
         names=names,
         read=lambda path: directory.read(path)[2],
         content=store.blobs.get,
-        moved=_moved(store),
+        moved=moves_in(store.rows),
         name=name,
         markers=conflicts == MARKERS,
     )
-
-
-def _moved(store: UndoStore) -> Any:
-    """Follows recorded renames."""
-    renames: list[tuple[int, bytes, bytes]] | None = None
-
-    def moved(path: bytes, since: int) -> bytes | None:
-        nonlocal renames
-        if renames is None:
-            events = store.rows(event_types=("file",), columns=("position", "operation", "path", "payload"))
-            renamed = [(int(e["position"]), paths_of(e)) for e in events if e["operation"] == "rename"]
-            renames = [(position, both[1], both[0]) for position, both in renamed if len(both) > 1]
-        here, is_moved = path, False
-        for position, old, new in renames:
-            if position > since and old == here:
-                here, is_moved = new, True
-        return here if is_moved else None
-
-    return moved
 
 
 def wanted_of(writes: Mapping[bytes, State | None], state_at: Callable[[bytes], State | None]) -> Wanted:
@@ -589,7 +588,3 @@ def wanted_of(writes: Mapping[bytes, State | None], state_at: Callable[[bytes], 
     for path in wanted.gone:
         wanted.gone_dirs.update(above for above in ways(path)[1:] if above not in wanted.entries)
     return wanted
-
-
-def _is_wanted(paths: Iterable[bytes], wishes: Sequence[bytes]) -> bool:
-    return not wishes or any(is_below(path, wish) for path in paths for wish in wishes)

@@ -109,7 +109,7 @@ def _of_events(store: UndoStore, wish: bytes) -> Iterator[RecordedState]:
     for event in store.rows(event_types=("file",), columns=(*COLUMNS, "recorded_at")):
         if not any(_fits(path, wish) for path in paths_of(event)):
             continue
-        changes, _ = changes_of([event], deferred)
+        changes, _ = changes_of([event], deferred, store.rows)
         for change in changes:
             yield from _of_change(change, event, wish)
 
