@@ -84,7 +84,7 @@ def ends_of(
     ends = Ends([turn for turn, _ in turns.values()])
     for tool in under_way:
         if tool.dead and not tool.late:
-            ended_us = _last_heard_us(layout, tool.turn_key[1], result.under_way)
+            ended_us = _last_hook_us(layout, tool.turn_key[1], result.under_way)
             ends.before.append(admit(_action(tool, by, ended_us)))
             ends.causes.append(tool.cause)
     for turn, reason in turns.values():
@@ -203,13 +203,13 @@ def _ended_us(
     """The end of a turn: when its session was last heard of. Notes that do not name the turn may be older
     than it; its start is noted to the second elsewhere."""
     assert isinstance(now_us, int)
-    heard_us = _last_heard_us(layout, turn.session, tools)
-    if heard_us is None or short(turn.turn) in notes.begun:
-        return heard_us
-    return max(heard_us, min((turn.began_s + 1) * 10**6, now_us))
+    hook_us = _last_hook_us(layout, turn.session, tools)
+    if hook_us is None or short(turn.turn) in notes.begun:
+        return hook_us
+    return max(hook_us, min((turn.began_s + 1) * 10**6, now_us))
 
 
-def _last_heard_us(layout: Layout, session: str, tools: "Sequence[Running]") -> "int | None":
+def _last_hook_us(layout: Layout, session: str, tools: "Sequence[Running]") -> "int | None":
     """When the last hook of a session ran, as far as is noted: it ended then or later. None where the notes
     are gone.
 

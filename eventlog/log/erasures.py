@@ -63,8 +63,8 @@ class TextErasures:
         if erasure is None:
             return None
         if self._reasons is None:
-            found = _folded(self._rows(event_types=(ERASURE,), columns=COLUMNS))
-            self._reasons = {each.id: each.words for each in found}
+            erasures = _folded(self._rows(event_types=(ERASURE,), columns=COLUMNS))
+            self._reasons = {each.id: each.words for each in erasures}
         return self._reasons.get(erasure, "it was erased")
 
 

@@ -37,7 +37,7 @@ COLUMNS = (
 ERASED_PATHS = b"."
 
 
-class Erased(NotFound):
+class ErasedChanges(NotFound):
     """Nothing is left of what was to be taken back; `why` is the reason."""
 
     def __init__(self, names: Sequence[str], why: str) -> None:

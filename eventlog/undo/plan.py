@@ -42,7 +42,7 @@ from eventlog.undo.agent_turns import agent_turns, has_worked_since, only_took_b
 from eventlog.undo.change import (
     COLUMNS,
     ERASED_PATHS,
-    Erased,
+    ErasedChanges,
     RecordedChange,
     changes_of,
     is_wanted,
@@ -183,7 +183,7 @@ def _plan_of_newest(
         targets = list(_targets(store, name, done, since=since, force=False))
         try:
             plan = _plan(store, UNDO, targets, paths, into, conflicts, None)
-        except Erased as error:
+        except ErasedChanges as error:
             if paths or since:
                 raise
             passed.append((f"turn:{name}", error.why))
@@ -196,7 +196,7 @@ def _plan_of_newest(
         if len(passed) >= _PASSED_MAX:
             break
     if newest is None:
-        raise Erased([passed[0][0]], passed[0][1])
+        raise ErasedChanges([passed[0][0]], passed[0][1])
     return replace(newest, passed_over=tuple(passed))
 
 
@@ -479,7 +479,7 @@ def _plan(
     ]
     skipped += [(change.path, "it changed in this turn, by whom is not known") for change in doubtful]
     if skipped and not changes and all(path == ERASED_PATHS for path, _ in skipped):
-        raise Erased(of, skipped[0][1])
+        raise ErasedChanges(of, skipped[0][1])
     if wishes and not changes and not skipped:
         names = ", ".join(map(path_text, wishes))
         raise NotFound(
