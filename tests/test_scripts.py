@@ -51,6 +51,22 @@ def run_script(name: str, root: Path, scratch: Path, *arguments: str) -> subproc
     )
 
 
+def test_the_environment_of_another_checkout_stays(tmp_path: Path) -> None:
+    """One that LOCUS_VENV names by mistake is somebody's: its installation leads to that checkout."""
+    other = tmp_path / "other"
+    other.mkdir()
+    venv = ready_venv(tmp_path, ROOT)
+    (venv / "locus-stamp").write_text("of the other\n")
+    (venv / "locus-checkout").write_text(f"{other}\n")
+    environ = {"PATH": os.environ["PATH"], "LOCUS_VENV": str(venv)}
+    done = subprocess.run(
+        [str(ROOT / "scripts/test"), "--version"], env=environ, capture_output=True, text=True
+    )
+
+    assert done.returncode == 1 and f"serves another checkout, {other}" in done.stderr
+    assert (venv / "bin/python").exists()
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The checkout without its git history, in a directory with a space in its name."""
