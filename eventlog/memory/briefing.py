@@ -6,7 +6,7 @@ that it rests on, and each claim about a file says what became of the file. On t
 `dataclasses` nor `re`.
 """
 
-from eventlog.base.names import STOP_WORDS
+from eventlog.base.stop_words import QUESTION_STOP_WORDS
 from eventlog.memory import codes, last_turn
 from eventlog.memory.budget import Filled, Section, fill, tokens_of
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
@@ -183,7 +183,7 @@ def ago(at_us: int, now_us: int) -> str:
 def words_of(text: str) -> "frozenset[str]":
     """The words that say something, in lower case."""
     spaced = "".join(c if c.isalnum() else " " for c in text[:10_000].lower())
-    return frozenset(w for w in spaced.split() if len(w) >= _WORD_SIZE_MIN and w not in STOP_WORDS)
+    return frozenset(w for w in spaced.split() if len(w) >= _WORD_SIZE_MIN and w not in QUESTION_STOP_WORDS)
 
 
 def is_within(path: str, scope: "Iterable[str]") -> bool:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from eventlog.base import jsontext, names
+from eventlog.base.stop_words import QUESTION_STOP_WORDS
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder.requests import (
     Context,
@@ -218,11 +219,15 @@ def context_state(store: Store, context_id: str) -> "dict[str, Any] | None":
 
 
 def words_of(query: str) -> list[str]:
-    """The words to look for: the longest ones of two characters or more, each once."""
+    """The words to look for: the longest ones of two characters or more, each once; of one letter where there are no others.
+
+    None where all are stop words.
+    """
     spaced = "".join(c if c.isalnum() or c in "_-./" else " " for c in query.lower())
-    words = dict.fromkeys(word.strip("-./") for word in spaced.split())
-    longest = sorted((w for w in words if len(w) > 1 and w not in names.STOP_WORDS), key=len, reverse=True)
-    return longest[:WORDS_MAX] or [w for w in words if w][:WORDS_MAX]
+    stripped = dict.fromkeys(word.strip("-./") for word in spaced.split())
+    words = [word for word in stripped if word and word not in QUESTION_STOP_WORDS]
+    longest = sorted((word for word in words if len(word) > 1), key=len, reverse=True)
+    return (longest or words)[:WORDS_MAX]
 
 
 def turn_text(turn: Mapping[str, Any]) -> str:

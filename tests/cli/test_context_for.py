@@ -115,6 +115,19 @@ def test_what_is_given_depends_on_the_situation(
     assert found["project"] and any("Step" in line for line in found["relevant"])
 
 
+def test_words_of_a_question_bear_on_nothing(recorded: Store, locus: Locus) -> None:
+    """S1-25: words of a question count for no memory, nor do they in a briefing: what, about, why."""
+    turn = Recorder(recorded, agent="other").start_turn("Say what this is about")
+    turn.decision("What it was about: who has which, and why", "how did that go, when and where")
+    turn.end(title="What about it", outcome="That is why")
+
+    assert "relevant" not in parts(context(locus, "What about prettier, and why?"))
+    assert "relevant" not in parts(context(locus, "What's that about?"))
+    relevant = parts(context(locus, "What about JWT, which it has?"))["relevant"]
+    assert relevant and all("JWT" in line for line in relevant)
+    assert "Relevant to the focus" not in locus("briefing", "--focus", "what about which, and why").text
+
+
 def test_a_turn_does_not_see_itself(recorded: Store, locus: Locus) -> None:
     """S1-23, S1-25: the anchor of the message at hand is no memory of it."""
     message = "Measure the zeppelin"

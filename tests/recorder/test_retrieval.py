@@ -128,7 +128,9 @@ def test_long_messages_are_searched_by_their_longest_words() -> None:
     """S1-25: a message of any length costs a bounded search; words without meaning are left out."""
     assert retrieval.words_of("Fix the JWT refresh") == ["refresh", "fix", "jwt"]
     assert len(retrieval.words_of(" ".join(f"word{n}" for n in range(100)))) == retrieval.WORDS_MAX
-    assert retrieval.words_of("a I") == ["a", "i"]
+    assert retrieval.words_of("x Y") == ["x", "y"]
+    for empty in ("a I", "about what?", "Why, how and when did she?", "What's there? I don't.", "it isn't"):
+        assert retrieval.words_of(empty) == [], empty
     assert retrieval.words_of("src/auth/jwt.rs?") == ["src/auth/jwt.rs"]
 
 
