@@ -72,14 +72,15 @@ def filter_of(store: "eventlog.Store", typed: "str | None") -> "str | None":
         path = os.path.abspath(typed)
         names = [*outside_names(store, path), path_text(os.fsencode(path))]
     if outside is not None or len(names) > 1:
-        recorded = [name for name in names if _is_known(store, name)]
+        recorded = [name for name in names if is_known(store, name)]
         if outside is not None and not recorded:
             raise outside
         names = recorded or names
     return None if names[0] == "." else names[0]
 
 
-def _is_known(store: "eventlog.Store", name: str) -> bool:
+def is_known(store: "eventlog.Store", name: str) -> bool:
+    """Whether an event has the path, or one below it."""
     if name == ".":
         return True
     condition, parameters = within_sql("path", name)

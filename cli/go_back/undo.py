@@ -12,6 +12,8 @@ from eventlog import agents
 from eventlog.base import config
 from eventlog.base.paths import path_text
 from eventlog.blobs.ids import to_text
+from eventlog.query.lookup import find_session
+from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.restore.wanted import ways
 from eventlog.undo.merge import MergeConflict
 from eventlog.undo.plan import operations_of
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 # What is taken for the name of something that can be undone, and not for a path.
 _NAMES = re.compile(r"(turn|session|event|action|git):.+|last(:.+)?|[0-9a-z]{4,}_[0-9]+")
+# What may be a session, a turn or the beginning of one: where no file is called so, it is none.
+_BEGINNING = re.compile(r"(sess-)?[0-9a-z]{1,8}_?")
 
 
 class _WithPaths(click.Command):
@@ -79,8 +83,8 @@ def undo(
 ) -> None:
     """Take back what an agent's turn changed, and keep what came later.
 
-    WHAT is a turn, action:ID, event:ID or session:ID; without it the newest turn of an agent that has
-    ended and is not undone. With PATHs only these. Where the same lines were changed later there is a
+    WHAT is a turn, action:ID, event:ID, or a session for all of its turns; without it the newest turn of
+    an agent that has ended and is not undone. With PATHs only these. Where the same lines were changed later there is a
     conflict, and nothing is written. What is replaced is saved first; `locus redo` brings it back.
     """
     if skip_conflicts and merge_markers:
@@ -90,29 +94,63 @@ def undo(
         if as_list:
             _list(store, how["as_json"])
             return
-        what = [name for name in names if _NAMES.fullmatch(name)]
-        paths = [
-            _path(store, name)
-            for name in (*names, *click.get_current_context().meta["paths"])
-            if name not in what
-        ]
+        named = {name: _named(store, name) for name in names}
+        what = list(filter(None, named.values()))
+        strange = [name for name, meant in named.items() if meant is None and _BEGINNING.fullmatch(name)]
+        given = [name for name in names if named[name] is None]
+        paths = [_path(store, name) for name in (*given, *click.get_current_context().meta["paths"])]
         if since and len(what) != 1:
             raise click.UsageError("--since takes one turn")
         if into is None:
             check_whereabouts(store)
 
         def plan() -> "eventlog.UndoPlan":
-            return store.undo_plan(
-                what or None,
-                paths=paths,
-                since=since,
-                into=into,
-                conflicts=conflicts,
-                force=force,
-                session=_asking_session(),
-            )  # type: ignore[return-value]
+            try:
+                return store.undo_plan(
+                    what or None,
+                    paths=paths,
+                    since=since,
+                    into=into,
+                    conflicts=conflicts,
+                    force=force,
+                    session=_asking_session(),
+                )  # type: ignore[return-value]
+            except eventlog.NotFound as error:
+                if not strange:
+                    raise
+                either = f"No turn or session is called {' or '.join(map(repr, strange))} either."
+                raise eventlog.NotFound(f"{error} {either}") from error
 
         _run(store, plan, **how)
+
+
+def _named(store: "eventlog.Store", given: str) -> str | None:
+    """The turn, call, event or session that an argument names; None for a path.
+
+    A beginning of a turn's name or a session's id is one where neither the work tree nor the log has a file of
+    that name. Raises: Ambiguous.
+    """
+    if _NAMES.fullmatch(given):
+        return given
+    if not _BEGINNING.fullmatch(given) or _is_file(store, given):
+        return None
+    try:
+        if given.endswith("_"):
+            return store.turn(given.removeprefix(SESSION_ALIAS)).context_id
+        return f"session:{find_session(store.query, given)}"
+    except eventlog.Ambiguous:
+        raise
+    except eventlog.NotFound:
+        return None
+
+
+def _is_file(store: "eventlog.Store", given: str) -> bool:
+    """Whether a file or directory of the work tree or the log is called so."""
+    from ..filters import is_known, names_of
+
+    root = os.path.dirname(store.layout.root)
+    names = names_of(store, given)
+    return any(os.path.lexists(os.path.join(root, name)) or is_known(store, name) for name in names)
 
 
 def _path(store: "eventlog.Store", given: str) -> str:

@@ -20,6 +20,7 @@ from eventlog.mcp.arguments import AskingSession, Paths
 from eventlog.mcp.call import WriteReceipt, tool
 from eventlog.mcp.read import inside
 from eventlog.store import Store
+from eventlog.undo.agent_turns import RECORDED_LIVE
 from eventlog.undo.plan import UndoPlan
 
 _BY_PERSON = "A person carries an undo out: `locus undo`."
@@ -53,8 +54,10 @@ def undo_plan(
 ) -> Iterator[str]:
     """What taking back a turn would change; a person carries it out."""
     paths = [inside(store, path) for path in scope or ()]
-    plan = store.undo_plan(turn, paths=paths, session=session)
+    plan = store.undo_plan(turn, paths=paths, session=session or RECORDED_LIVE)
     assert isinstance(plan, UndoPlan), "a turn is named, or none"
+    if turn is None and session is None:
+        yield "Which session calls is not known here; this is the newest turn that hooks recorded.\n"
     yield f"undo of {', '.join(plan.of)}: {len(plan.steps):,} paths would change\n"
     for name, why in plan.passed_over:
         yield f"passed over {name}: {one_line(why)}\n"

@@ -42,7 +42,7 @@ Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 TIME = "TIMESTAMP WITH TIME ZONE"
 
 # Of an event: whether it may come of an import, as `happened.is_undated` says it.
-_OF_IMPORTED = f"coalesce(agent IN {IMPORTED_AGENTS}, false) AND agent_session_id IS NOT NULL"
+OF_IMPORTED = f"coalesce(agent IN {IMPORTED_AGENTS}, false) AND agent_session_id IS NOT NULL"
 # When an event happened, null when unknown, as `happened.happened_at` says it.
 HAPPENED_AT = (
     f"coalesce(occurred_at, CASE WHEN NOT (coalesce(agent IN {IMPORTED_AGENTS}, false) "
@@ -521,7 +521,7 @@ _PAYLOAD_KEYS = (
 # Of an event: a session that no hook and no recorder began, but an import. Hooks say how long they took,
 # recorders which session they begin; the import of git does so too.
 _BEGUN_BY_IMPORT = (
-    f"event_type = 'session' AND operation = 'start' AND {_OF_IMPORTED} "
+    f"event_type = 'session' AND operation = 'start' AND {OF_IMPORTED} "
     "AND TRY(json_extract_string(anchor_payload, '$.hook_us')) IS NULL "
     "AND (agent = 'git' OR TRY(json_extract_string(anchor_payload, '$.session_id')) IS NULL)"
 )

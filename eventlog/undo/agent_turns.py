@@ -3,7 +3,7 @@
 A plain undo and a redo ask which turns there are: those of one git worktree, the newest first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eventlog.base.errors import Ambiguous, NotFound
@@ -18,13 +18,18 @@ from eventlog.restore.plan import readable_plan
 if TYPE_CHECKING:
     from eventlog.undo.plan import UndoStore
 
+# In place of the session that asks, where nobody knows it: turns that hooks recorded live in this work tree.
+RECORDED_LIVE = "recorded live"
+
 # A turn of these is no work of an agent.
 NO_AGENTS = frozenset((None, "git", "locus", "user"))
 
 
 def turns_of(store: "UndoStore", session: str) -> list[TurnRef]:
-    """The turns of a session in order. Raises: NotFound, Ambiguous."""
-    refs = turns_where(store.query, "where starts_with(session_id, $1) order by session_id, turn", [session])
+    """The turns of a session, named `SID`, its beginning, `sess-SID` or `SLUG_SID`, in order. Raises: NotFound,
+    Ambiguous."""
+    begins = session.rpartition("_")[2].removeprefix("sess-")
+    refs = turns_where(store.query, "where starts_with(session_id, $1) order by session_id, turn", [begins])
     if not refs:
         raise NotFound(f"no session with turns is called {session!r}. `locus session ls` lists the sessions.")
     if len({ref.session_id for ref in refs}) > 1:
@@ -32,18 +37,23 @@ def turns_of(store: "UndoStore", session: str) -> list[TurnRef]:
     return refs
 
 
-def agent_turns(store: "UndoStore", session: tuple[str, str] | None, worktree: str | None) -> list[TurnRef]:
-    """The turns of agents that changed files, newest first; none that worked in other worktrees alone."""
+def agent_turns(
+    store: "UndoStore", session: tuple[str, str] | str | None, worktree: str | None
+) -> list[TurnRef]:
+    """The turns of agents that changed files, newest first; none that worked in other worktrees alone, and
+    none of another project. Args: session: only of this one, or only those that are `RECORDED_LIVE`."""
     from eventlog.projections.definitions import TURNS_NEWEST_FIRST
+    from eventlog.projections.elsewhere import of_project
 
+    types = "('snapshot')" if session == RECORDED_LIVE else "('file', 'snapshot')"
     condition = (
         "(session_id, turn) in (select (session_id, turn) from events "
-        "where event_type in ('file', 'snapshot') and worktree is not distinct from $1)"
+        f"where event_type in {types} and worktree is not distinct from $1) and {of_project('$2')}"
     )
-    parameters: list[Any] = [worktree]
-    if session is not None:
+    parameters: list[Any] = [worktree, store.repo_hash]
+    if session is not None and session != RECORDED_LIVE:
         condition += (
-            " and session_id in (select session_id from events where agent = $2 and agent_session_id = $3)"
+            " and session_id in (select session_id from events where agent = $3 and agent_session_id = $4)"
         )
         parameters += session
     agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
@@ -53,6 +63,18 @@ def agent_turns(store: "UndoStore", session: tuple[str, str] | None, worktree: s
         "and (len(files_modified) > 0 or start_tree is distinct from end_tree) "
         f"order by {TURNS_NEWEST_FIRST}",
         parameters,
+    )
+
+
+def none_left(session: tuple[str, str] | str | None, passed: Sequence[tuple[str, str]]) -> NotFound:
+    """The error where no turn of these is left to undo. Args: passed: those undone in part, and why."""
+    which = " of this session" if session else ""
+    if session == RECORDED_LIVE:  # which session asks is not known
+        which = ", recorded live by hooks,"
+    left = "".join(f" {name}: {why}; `locus undo {name}` shows the rest." for name, why in passed[:1])
+    return NotFound(
+        f"no turn{which} of an agent changed files here, or all are undone. "
+        f"Name one; `locus log` lists the turns.{left}"
     )
 
 

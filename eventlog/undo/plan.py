@@ -38,7 +38,7 @@ from eventlog.restore.plan import (
 from eventlog.restore.plan import plan_of_undo as plan_of_undone_restore
 from eventlog.restore.wanted import Wanted, selection, ways
 from eventlog.restore.worktrees import project_of, refuse_other_worktree, worktree_of, worktrees_of
-from eventlog.undo.agent_turns import agent_turns, has_worked_since, only_took_back, turns_of
+from eventlog.undo.agent_turns import agent_turns, has_worked_since, none_left, only_took_back, turns_of
 from eventlog.undo.change import (
     COLUMNS,
     ERASED_PATHS,
@@ -75,6 +75,8 @@ class UndoStore(Protocol):
 
     @property
     def query(self) -> Query: ...
+    @property
+    def repo_hash(self) -> str: ...
     def rows(self, since: int = 0, until: int | None = None, **which: Any) -> Iterator[dict[str, Any]]: ...
     def turn(self, name: str) -> TurnRef: ...
     def event(self, event_id: str) -> Any: ...
@@ -132,7 +134,7 @@ def plan_of_undo(
     into: str | os.PathLike[str] | None = None,
     conflicts: str = REFUSE,
     force: bool = False,
-    session: tuple[str, str] | None = None,
+    session: tuple[str, str] | str | None = None,
 ) -> RestorePlan:
     """What it would take to undo `what`; see docs/undo.md for names.
 
@@ -143,6 +145,7 @@ def plan_of_undo(
         conflicts: "refuse", "skip" or "markers".
         force: also a turn that is running.
         session: agent and the agent's id of the session that asks; without `what` its newest turn is meant.
+            `RECORDED_LIVE`: the newest turn that hooks recorded in this work tree.
     Raises: NotFound, Ambiguous, Refused, Corruption.
     """
     if conflicts not in CONFLICTS:
@@ -166,7 +169,7 @@ def plan_of_undo(
 def _plan_of_newest(
     store: UndoStore,
     done: "_Done",
-    session: tuple[str, str] | None,
+    session: tuple[str, str] | str | None,
     paths: Sequence[str],
     into: str | os.PathLike[str] | None,
     conflicts: str,
@@ -279,7 +282,7 @@ def _targets(store: UndoStore, name: str, done: _Done, *, since: bool, force: bo
 def _newest_first(
     store: UndoStore,
     done: _Done,
-    session: tuple[str, str] | None,
+    session: tuple[str, str] | str | None,
     passed: list[tuple[str, str]],
 ) -> Iterator[str]:
     """The turns of agents that have ended and are not undone; those undone in part are added to `passed`.
@@ -304,12 +307,7 @@ def _newest_first(
         raise NotFound(
             "the only turn to undo is still running. Name it, with --force, or wait until it ends."
         )
-    where = " of this session" if session else ""
-    left = "".join(f" {name}: {why}; `locus undo {name}` shows the rest." for name, why in passed[:1])
-    raise NotFound(
-        f"no turn{where} of an agent changed files here, or all are undone. "
-        f"`locus log` lists the turns.{left}"
-    )
+    raise none_left(session, passed)
 
 
 def _is_running(store: UndoStore, ref: TurnRef) -> bool:

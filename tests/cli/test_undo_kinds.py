@@ -218,3 +218,29 @@ def test_a_restore_journal_that_cannot_be_read_locks_nobody_out(
     assert locus("recover", "one.txt", "--yes").code == 0
     assert (copy / "one.txt").read_text() == "mine, never recorded\n"
     assert locus("restore", "--undo", "--yes").code == 0
+
+
+def test_a_session_or_a_turn_is_named_by_its_beginning(work: Path, locus: Locus) -> None:
+    """P1: an argument that is no file of the work tree or the log is the session or the turn
+    that begins so; a file that is there, or that the log has, is the file; what is neither is named."""
+    before = here(work)
+    agent = turn(work, "echo 1 > one.txt", "echo 2 > two.txt")
+    spoiled = here(work)
+    session = locus("sql", "select session_id from turns limit 1", "--format", "csv").text.split()[-1]
+    for name in (session, session[:5], f"sess-{session}", f"session:{session}"):
+        assert locus("undo", name, "--yes").code == 0, name
+        assert here(work) == before
+        assert locus("redo", "--yes").code == 0 and here(work) == spoiled
+    assert f"undo  turn:{session}_001" in locus("undo", f"{session}_", "--dry-run").text
+    strange = locus("undo", "zzzzzzzz", "--dry-run")
+    assert strange.code == 1 and "No turn or session is called 'zzzzzzzz' either" in strange.err
+
+    agent.prompt("Make a file that is called like the session")
+    agent.write(session, "1\n")
+    agent.write("other.txt", "1\n")
+    agent.stop()
+    several = locus("undo", f"{session}_", "--dry-run")
+    assert several.code == 1 and f"fits several turns: {session}_001, {session}_002" in several.err
+    assert locus("undo", session, "--yes").code == 0
+    assert not (work / session).exists() and (work / "other.txt").exists()
+    assert locus("undo", f"{session}_001", session).code == 1

@@ -6,7 +6,11 @@ import pytest
 
 from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
+from eventlog.store import Store
+from tests.cli.elsewhere_support import import_elsewhere
 from tests.cli.hook_support import Agent, here, project
+from tests.cli.support import locus_process
+from tests.mcp.support import MODERN, served
 
 
 @pytest.fixture
@@ -63,3 +67,29 @@ def test_one_tool_carries_an_undo_out_by_a_token_alone() -> None:
     assert names.isdisjoint({"yes", "force", "skip", "markers", "confirm"})
     assert [tool.name for tool in tools if any(p.name == "token" for p in tool.parameters)] == ["undo_do"]
     assert not next(tool for tool in tools if tool.name == "undo_plan").writes
+
+
+def test_without_a_turn_none_of_another_project_is_planned(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: without a turn it is the newest of the session that calls; where that is not known, the newest
+    that hooks recorded live in this work tree, and never one imported from another project."""
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    import_elsewhere(work, tmp_path / "home")
+    with Store.open(work / ".locus") as store:
+        turns = store.query("select session_id, repo is null from turns order by repo is null").rows
+    (own, _), (other, is_foreign) = turns
+    assert is_foreign
+    with served(MODERN, "mcp", cwd=work, roots=[work.as_uri()]) as client:
+        text = client.call("undo_plan")
+        assert f"undo of turn:{own}_001" in text and "Which session calls is not known here" in text
+        assert f"undo of turn:{other}_001" in client.call("undo_plan", turn=f"{other}_001")
+        assert locus_process("undo", "--yes", cwd=work).code == 0
+        assert locus_process("undo", "--dry-run", cwd=work).code == 1
+        assert locus_process("redo", "--yes", cwd=work).code == 0
+        assert locus_process("undo", "--yes", cwd=work).code == 0
+        import_elsewhere(work, tmp_path / "here", ran_in=str(work))
+        refusal = client.refusal("undo_plan")
+        assert "recorded live by hooks" in refusal and "Name one" in refusal
+    with served(MODERN, "mcp", cwd=work, roots=[work.as_uri()], CLAUDE_CODE_SESSION_ID="new") as client:
+        assert "no turn of this session" in client.refusal("undo_plan")
