@@ -12,7 +12,7 @@ from eventlog.base.fs import REAL
 from eventlog.blobs.ids import blob_id, to_text
 from eventlog.exports import jsonl, jsonl_import, parquet
 from eventlog.exports.locusgraph import locusgraph
-from eventlog.hooks import record
+from eventlog.hooks import context, record
 from eventlog.mcp import read
 from eventlog.recorder.recorder import Recorder
 from eventlog.secrets import erased_rules
@@ -195,7 +195,7 @@ def test_a_hook_ends_its_scan_for_erased_texts_in_time(
     payload = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "hook_event_name": "PostToolUse"}
     payload |= {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
     payload["tool_response"] = {"stdout": "output\n" * 300_000}
-    monkeypatch.setattr(record, "_SCAN_S", -1e9)
+    monkeypatch.setattr(context, "_SCAN_S", -1e9)
     call = agents.interpret("claude-code", payload)
     monkeypatch.setattr(maintainer, "step_back", lambda: None)
     record.record(
