@@ -213,7 +213,7 @@ def _status_line_shown(entry: Registered, is_lost: bool) -> str:
         return ""
     again = f"`locus hooks install --agent {entry.agent} --{entry.level} --statusline`"
     if entry.status_line is None:
-        return f"\n  status  {'ours is gone' if is_lost else 'Locus sets none'}; {again} sets it"
+        return f"\n  status  {'ours is gone' if is_lost else 'not ours'}; {again} sets it"
     program = launch.missing_program(entry.status_line)
     gone = "" if program is None else f"\n  gone    {lines(program)}; {again} corrects it"
     return f"\n  status  {lines(entry.status_line)}{gone}"

@@ -24,7 +24,6 @@ from eventlog.reading.page import (
     WordsBlock,
 )
 from eventlog.reading.styles import ADDED, DIM, FAILED, HUNK, PLAIN, PROMPT, REMOVED, RULE, TOOL, Line, Span
-from eventlog.reports.number_text import dollars
 
 RESULT_LINES, DIFF_LINES = 3, 20
 _LONG_MS = 1_000  # a call that took so long says how long
@@ -162,7 +161,7 @@ def _figures(page: TurnPage, when: Callable[[int], str]) -> Iterator[str]:
         if anchor[name]:
             yield f"{anchor[name]:,} {word}{'s' * (anchor[name] > 1)}"
     if anchor["cost_usd"]:
-        yield f"{'at least ' * bool(anchor['unpriced_calls'])}{dollars(anchor['cost_usd'])}"
+        yield f"{'at least ' * bool(anchor['unpriced_calls'])}${anchor['cost_usd']:.2f}"
 
 
 def _duration(ms: int) -> str:

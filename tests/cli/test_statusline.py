@@ -268,7 +268,7 @@ def test_hooks_show_and_doctor_know_the_line(
         assert shown in locus("hooks", "show").text and found in locus("doctor").text
 
     assert locus("hooks", "install", "--agent", "claude-code").code == 0
-    told(f"status  Locus sets none; {again} sets it", "no status line of ours")
+    told(f"status  not ours; {again} sets it", "no status line of ours")
     assert locus("hooks", "install", "--agent", "claude-code", "--statusline").code == 0
     settings = work / ".claude" / "settings.local.json"
     answer = json.loads(settings.read_text())
