@@ -42,8 +42,11 @@ def is_of_project(event: "Facts", repo: str) -> bool:
     """Whether an event or session counts as one of this project, as `projections.elsewhere` says it."""
     if event.get("repo") is not None:
         return bool(event["repo"] == repo)
-    imported = ("git", *(spec.name for spec in agents.importable()))
-    return event.get("agent_session_id") is None or event.get("agent") not in imported
+    agent = event.get("agent")
+    if event.get("agent_session_id") is None or not isinstance(agent, str):
+        return True
+    spec = agents.spec_of(agent)
+    return spec is None or spec.name != agent or spec.transcripts is None
 
 
 class FactsFold:
