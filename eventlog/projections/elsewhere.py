@@ -1,39 +1,22 @@
 """Which events and sessions are of another project than the store's own, as conditions in SQL.
 
-`locus import AGENT --all-projects` records sessions of other directories. The column `repo` says whose an
-event is, else that of its session. Every hook and every import of this repository fills it in; so a session
-of an agent that is imported, and that has none, is another project's. Any other without one counts as the
-store's own: nobody knows that it is not. `memory.facts.is_of_project` says the same of one event.
+`locus import AGENT --all-projects` records sessions of other directories. The column `repo` says whose an event
+is, else that of its session. Every hook and every import of this repository fills it in; so a session of an
+agent that is imported, and that has none, is another project's. Any other without one counts as the store's
+own: nobody knows that it is not. `facts.py` says the same of single events. Pure.
 """
-
-from collections.abc import Callable
-from typing import Any
 
 from eventlog.projections.definitions import OF_IMPORTED
 
 
-def of_project(repo: str, others: str) -> str:
-    """The condition on an event, turn or error (`repo`, `session_id`).
-
-    Args: repo, others: the parameters, `$1`, of the project's hash and of what `sessions_elsewhere` gives.
-    """
-    elsewhere = f"SELECT unnest({others}::VARCHAR[])"
-    return f"(repo = {repo} OR repo IS NULL AND coalesce(session_id, '') NOT IN ({elsewhere}))"
+def of_project(repo: str) -> str:
+    """The condition on an event, turn or error (`repo`, `session_id`). Args: repo: the parameter, `$1`."""
+    return (
+        f"(repo = {repo} OR repo IS NULL AND coalesce(session_id, '') NOT IN "
+        f"(SELECT session_id FROM sessions WHERE NOT {session_of_project(repo)}))"
+    )
 
 
 def session_of_project(repo: str) -> str:
     """The condition on a row of `sessions`. Args: repo: the parameter, `$1`."""
     return f"CASE WHEN repo IS NULL THEN NOT ({OF_IMPORTED}) ELSE repo = {repo} END"
-
-
-def sessions_elsewhere(query: Callable[..., Any], repo: str) -> list[str]:
-    """The ids of the sessions of other projects. Args: as of `totals`."""
-    sql = f"select session_id from sessions where not {session_of_project('$1')}"
-    return [session_id for (session_id,) in query(sql, [repo]).rows]
-
-
-def totals(query: Callable[..., Any], repo: str) -> tuple[int, int]:
-    """How many sessions and turns of the project are recorded. Args: query: of the store; repo: its hash."""
-    sql = f"select count(*), sum(turn_count) from sessions where {session_of_project('$1')}"
-    [(sessions, turns)] = query(sql, [repo]).rows
-    return int(sessions), int(turns or 0)

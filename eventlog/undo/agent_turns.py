@@ -26,10 +26,8 @@ NO_AGENTS = frozenset((None, "git", "locus", "user"))
 
 
 def turns_of(store: "UndoStore", session: str) -> list[TurnRef]:
-    """The turns of a session in order. Raises: NotFound, Ambiguous.
-
-    Args: session: `SID` or its beginning, `sess-SID` or `SLUG_SID`.
-    """
+    """The turns of a session, named `SID`, its beginning, `sess-SID` or `SLUG_SID`, in order. Raises: NotFound,
+    Ambiguous."""
     begins = session.rpartition("_")[2].removeprefix("sess-")
     refs = turns_where(store.query, "where starts_with(session_id, $1) order by session_id, turn", [begins])
     if not refs:
@@ -45,19 +43,17 @@ def agent_turns(
     """The turns of agents that changed files, newest first; none that worked in other worktrees alone, and
     none of another project. Args: session: only of this one, or only those that are `RECORDED_LIVE`."""
     from eventlog.projections.definitions import TURNS_NEWEST_FIRST
-    from eventlog.projections.elsewhere import of_project, sessions_elsewhere
+    from eventlog.projections.elsewhere import of_project
 
     types = "('snapshot')" if session == RECORDED_LIVE else "('file', 'snapshot')"
     condition = (
         "(session_id, turn) in (select (session_id, turn) from events "
-        f"where event_type in {types} and worktree is not distinct from $1) "
-        f"and {of_project('$2', '$3')}"
+        f"where event_type in {types} and worktree is not distinct from $1) and {of_project('$2')}"
     )
-    others = sessions_elsewhere(store.query, store.repo_hash)
-    parameters: list[Any] = [worktree, store.repo_hash, others]
+    parameters: list[Any] = [worktree, store.repo_hash]
     if session is not None and session != RECORDED_LIVE:
         condition += (
-            " and session_id in (select session_id from events where agent = $4 and agent_session_id = $5)"
+            " and session_id in (select session_id from events where agent = $3 and agent_session_id = $4)"
         )
         parameters += session
     agents = ", ".join(f"'{agent}'" for agent in sorted(filter(None, NO_AGENTS)))
