@@ -84,8 +84,9 @@ def undo(
     """Take back what an agent's turn changed, and keep what came later.
 
     WHAT is a turn, action:ID, event:ID, or a session for all of its turns; without it the newest turn of
-    an agent that has ended and is not undone. With PATHs only these. Where the same lines were changed later there is a
-    conflict, and nothing is written. What is replaced is saved first; `locus redo` brings it back.
+    an agent that has ended and is not undone. With PATHs only these. Where the same lines were changed
+    later there is a conflict, and nothing is written. What is replaced is saved first; `locus redo` brings
+    it back.
     """
     if skip_conflicts and merge_markers:
         raise click.UsageError("only one of --skip-conflicts, --merge-markers")

@@ -38,10 +38,10 @@ def some(said: Json, *names: str) -> Json:
 
 def test_a_message(story: Story) -> None:
     """S1-29: the user's message in full, an observation from the user; its summary, where one is reported."""
-    reported = whole(story.one("claude", "intent"), "intent", "observation", "user")
+    asked = whole(story.one("claude", "intent"), "intent", "observation", "user")
     reported = whole(story.one("script", "intent"), "intent", "observation", "user")
 
-    assert some(reported, "message", "seq") == {"message": REQUEST, "seq": 2}
+    assert some(asked, "message", "seq") == {"message": REQUEST, "seq": 2}
     assert reported == {"message": "Count the words, please", "intent_summary": "Count words", "seq": 2}
 
 
