@@ -128,8 +128,8 @@ def undo(
 def _named(store: "eventlog.Store", given: str) -> str | None:
     """The turn, call, event or session that an argument names; None for a path.
 
-    A beginning of a turn's name or a session's id is one where neither the work tree nor the log has a file of
-    that name. Raises: Ambiguous.
+    A beginning of a turn's name or a session's id is one where neither the work tree nor the log has a file
+    of that name. Raises: Ambiguous.
     """
     if _NAMES.fullmatch(given):
         return given

@@ -219,7 +219,8 @@ def context_state(store: Store, context_id: str) -> "dict[str, Any] | None":
 
 
 def words_of(query: str) -> list[str]:
-    """The words to look for: the longest ones of two characters or more, each once; of one letter where there are no others.
+    """The words to look for: the longest ones of two characters or more, each once; of one
+    letter where there are no others.
 
     None where all are stop words.
     """

@@ -26,8 +26,10 @@ NO_AGENTS = frozenset((None, "git", "locus", "user"))
 
 
 def turns_of(store: "UndoStore", session: str) -> list[TurnRef]:
-    """The turns of a session, named `SID`, its beginning, `sess-SID` or `SLUG_SID`, in order. Raises: NotFound,
-    Ambiguous."""
+    """The turns of a session in order. Raises: NotFound, Ambiguous.
+
+    Args: session: `SID` or its beginning, `sess-SID` or `SLUG_SID`.
+    """
     begins = session.rpartition("_")[2].removeprefix("sess-")
     refs = turns_where(store.query, "where starts_with(session_id, $1) order by session_id, turn", [begins])
     if not refs:

@@ -11,13 +11,13 @@ COMMAND = "make zeppelin"
 
 
 def import_elsewhere(work: Path, home: Path, ran_in: str = HOME) -> None:
-    """Import into the store of `work` a session of Claude Code in another directory, which by default is not on
+    """Import into the store of `work` a session of Claude Code in a directory, by default one that is not on
     this machine: its turn adds a file, and a command in it fails."""
     id = hashlib.sha256(ran_in.encode()).hexdigest()[:8]
     session = f"{id}-0000-4000-8000-00000000000e"
     said = Teller(session, name=f"line-{id}", cwd=ran_in)
     file = {"file_path": f"{ran_in}/{FILE}", "content": "painted\n"}
-    told = {"type": "create", "filePath": file["file_path"], "content": file["content"], "structuredPatch": []}
+    told = {"type": "create", "filePath": file["file_path"], "content": "painted\n", "structuredPatch": []}
     lines = [
         said.user(PROMPT),
         *said.call(f"m1{id}", f"toolu_1{id}", "Write", file, "created", told),
