@@ -1,8 +1,8 @@
 """Which events and sessions are of another project than the store's own, as conditions in SQL.
 
 `locus import AGENT --all-projects` records sessions of other directories. The column `repo` says whose an
-event is, else that of its session. Every hook and every import of this repository fills it in; so a session of an
-agent that is imported, and that has none, is another project's. Any other without one counts as the store's
+event is, else that of its session. Every hook and every import of this repository fills it in; so a
+session of an agent that is imported, and that has none, is another project's. Any other without one counts as the store's
 own: nobody knows that it is not. `facts.py` says the same of single events. Pure.
 """
 
