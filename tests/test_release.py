@@ -162,7 +162,7 @@ def test_a_stranger_gets_passing_tests_by_three_commands(tmp_path: Path) -> None
     done = subprocess.run(
         ["sh", "-ec", script],
         cwd=tmp_path,
-        env={**origin.environ, "LOCUS_VENV": str(venv), "PYTEST_ADDOPTS": "tests/test_limits.py"},
+        env={**origin.environ, "LOCUS_VENV": str(venv), "PYTEST_ADDOPTS": "tests/test_ground.py"},
         capture_output=True,
         text=True,
     )

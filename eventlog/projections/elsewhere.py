@@ -2,8 +2,8 @@
 
 `locus import AGENT --all-projects` records sessions of other directories. The column `repo` says whose an
 event is, else that of its session. Every hook and every import of this repository fills it in; so a
-session of an agent that is imported, and that has none, is another project's. Any other without one counts as the store's
-own: nobody knows that it is not. `facts.py` says the same of single events. Pure.
+session of an agent that is imported, and that has none, is another project's. Any other without one
+counts as the store's own: nobody knows that it is not. `facts.py` says the same of single events. Pure.
 """
 
 from eventlog.projections.definitions import OF_IMPORTED
