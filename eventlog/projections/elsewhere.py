@@ -3,7 +3,7 @@
 `locus import AGENT --all-projects` records sessions of other directories. The column `repo` says whose an
 event is, else that of its session. Every hook and every import of this repository fills it in; so a
 session of an agent that is imported, and that has none, is another project's. Any other without one
-counts as the store's own: nobody knows that it is not. `facts.py` says the same of single events. Pure.
+counts as the store's own: nobody knows that it is not. Pure.
 """
 
 from eventlog.projections.definitions import OF_IMPORTED
@@ -11,12 +11,8 @@ from eventlog.projections.definitions import OF_IMPORTED
 
 def of_project(repo: str) -> str:
     """The condition on an event, turn or error (`repo`, `session_id`). Args: repo: the parameter, `$1`."""
+    session = f"CASE WHEN repo IS NULL THEN NOT ({OF_IMPORTED}) ELSE repo = {repo} END"
     return (
         f"(repo = {repo} OR repo IS NULL AND coalesce(session_id, '') NOT IN "
-        f"(SELECT session_id FROM sessions WHERE NOT {session_of_project(repo)}))"
+        f"(SELECT session_id FROM sessions WHERE NOT {session}))"
     )
-
-
-def session_of_project(repo: str) -> str:
-    """The condition on a row of `sessions`. Args: repo: the parameter, `$1`."""
-    return f"CASE WHEN repo IS NULL THEN NOT ({OF_IMPORTED}) ELSE repo = {repo} END"
