@@ -4,7 +4,11 @@ Times are integer microseconds since 1970 UTC, `path` is relative to the reposit
 `blake3:` and 64 hex digits (docs/appending.md). Events that were read have every column.
 """
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
+
+# What reads events, as `Store.rows` does.
+Rows = Callable[..., Iterable[Mapping[str, Any]]]
 
 
 class Event(TypedDict, total=False):

@@ -5,7 +5,7 @@ Used by `locus doctor` and the maintenance process; not on the hook path.
 
 import os
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from eventlog.agents.kit.call import SESSION, Call
 from eventlog.base.fs import FileSystem
@@ -18,13 +18,15 @@ from eventlog.hooks.locate import find_captured
 from eventlog.hooks.state import Calls, SessionNotes
 from eventlog.worktree import statcache_upkeep
 
+if TYPE_CHECKING:
+    from eventlog.hooks.context import Note
+
 DOCTOR, MAINTENANCE = "doctor", "maintenance"
-Note = Callable[[BaseException], None]
 # A capture may take this many times longer than a hook's: no agent waits for it.
 _ENVIRON = {"LOCUS_HOOK_PATIENCE": "10"}
 
 
-def close_dead_turns(fs: FileSystem, layout: Layout, by: str, note: Note) -> int:
+def close_dead_turns(fs: FileSystem, layout: Layout, by: str, note: "Note") -> int:
     """Close the turns of a store whose process is gone, with a capture of each directory; how many.
 
     Any number of processes may do so beside hooks. What cannot be closed stays for the next one.
@@ -58,7 +60,7 @@ def close_dead_turns(fs: FileSystem, layout: Layout, by: str, note: Note) -> int
     return closed
 
 
-def _close(fs: FileSystem, layout: Layout, directory: str, by: str, note: Note) -> int:
+def _close(fs: FileSystem, layout: Layout, directory: str, by: str, note: "Note") -> int:
     """Close the turns of a captured directory whose process is gone; how many.
 
     Raises: EventLogError when the store takes no event, or the directory cannot be captured.

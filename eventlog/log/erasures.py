@@ -15,12 +15,12 @@ from eventlog.secrets.erased_rules import ERASED
 from eventlog.secrets.redaction import WITHHELD
 
 if TYPE_CHECKING:
+    from eventlog.base.event import Rows
     from eventlog.log.reader import LogView
 
 ERASURE = "erasure"
 START, REWRITTEN, END = "start", "rewritten", "end"
 COLUMNS = ("operation", "recorded_at", "payload")
-Rows = Callable[..., Iterable[Mapping[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ def erasure_of_texts(event: "Mapping[str, Any]") -> "str | None":
 class TextErasures:
     """Why events have lost their texts and paths. Args: rows: reads the log, at the first such event."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: "Rows") -> None:
         self._rows = rows
         self._reasons: dict[str, str] | None = None
 

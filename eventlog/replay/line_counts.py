@@ -27,7 +27,7 @@ from eventlog.blobs.ids import from_text
 from eventlog.replay.derived_file import DerivedFile
 
 if TYPE_CHECKING:
-    from eventlog.base.event import Event
+    from eventlog.base.event import Event, Rows
     from eventlog.blobs.store import BlobStore
     from eventlog.query.engine import Result
     from eventlog.query.functions import Ask
@@ -45,7 +45,6 @@ _RECORD = struct.Struct("<16sqq")
 _BINARY = (-1, -1)
 
 Counts = tuple[int, int]  # lines added, lines removed
-Rows = Callable[..., Iterable[Mapping[str, Any]]]
 
 
 class LineCounts:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eventlog.base.errors import InvalidEvent, NotFound
+from eventlog.base.event import Rows
 from eventlog.base.paths import is_below, path_bytes
 from eventlog.blobs.ids import from_text
 from eventlog.blobs.tree import (
@@ -18,7 +19,7 @@ from eventlog.blobs.tree import (
     unsafe_path,
 )
 from eventlog.checkout.directory import NO_ID, State, same, state_of_entry
-from eventlog.log.erasures import Rows, TextErasures
+from eventlog.log.erasures import TextErasures
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.line_counts import deferred_content
 from eventlog.replay.trees import kind_of_mode

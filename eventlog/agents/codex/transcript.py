@@ -382,7 +382,7 @@ class CodexReader:
         self._held = (kind, record, self._draft.of_line, self._number, line is not None and line.is_imported)
 
     def _say(self, kind: str, text: str, channel: int, rest: "dict[str, Any]") -> bool:
-        """Tell what the model said or thought, unless the other channel had it; whether it is told."""
+        """Record what the model said or thought, unless the other channel had it; whether that was done."""
         nth = self._texts.nth(kind, text, channel)
         if not nth:
             return False
