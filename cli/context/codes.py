@@ -66,7 +66,7 @@ def command(
             put(document({"codes": package.codes.split("\n")}) if as_json else f"{package.codes}\n")
             return
         if any(noted.values()):
-            rows = [sessions.named(store, name)] if name else sessions.recent(store, limit=1)
+            rows = [sessions.named(store, name)] if name else sessions.recent(store, of_project=True, limit=1)
             if not rows:
                 raise eventlog.NotFound(
                     "there is no session to note it for; `locus session start` begins one"

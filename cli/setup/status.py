@@ -4,6 +4,7 @@ import dataclasses
 
 import click
 
+from eventlog.projections.elsewhere import totals
 from eventlog.retention import indexed
 
 from ..access import open_store
@@ -32,15 +33,20 @@ def command(as_json: bool) -> None:
             active = intent.listed_without_stale(store, intent.now_us(store))
             status = dataclasses.replace(store.status(), active_sessions=len(active))
         retained = indexed.indexed_retention(store)
+        own_sessions, own_turns = totals(store.query, store.repo_hash) if status.sessions else (0, 0)
     if as_json:
         retention_counts = {
             "released_sessions": len(retained.released),
             "pinned_sessions": len(retained.held),
+            "project_sessions": own_sessions,
+            "project_turns": own_turns,
         }
         put(document({"status": {**dataclasses.asdict(status), **retention_counts}}))
         return
     origin = {"roots": "from the first commits", "random": "random: no git history to take it from"}
+    others = own_sessions < status.sessions  # imported from other projects
     counts = {
+        "of this project": own_sessions if others else 0,
         "active": status.active_sessions,
         "released": len(retained.released),
         "pinned": len(retained.held),
@@ -55,7 +61,7 @@ def command(as_json: bool) -> None:
                 ("repository", f"{status.repo_hash} ({origin[status.repo_hash_origin]})"),
                 ("store", f"{status.root} ({status.store_id})"),
                 ("sessions", f"{status.sessions:,}" + (f" ({states})" if states else "")),
-                ("turns", f"{status.turns:,}"),
+                ("turns", f"{status.turns:,}" + (f" ({own_turns:,} of this project)" if others else "")),
                 ("events", f"{status.events:,}{unsealed}"),
                 ("log", _log(status.segments, status.segment_bytes, status.journals, status.journal_bytes)),
                 ("contents", f"{count(status.packs, 'pack')} ({size(status.pack_bytes)})"),

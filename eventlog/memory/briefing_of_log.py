@@ -18,11 +18,12 @@ from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
 from eventlog.memory import codes_of_log, intent, who, window
 from eventlog.memory.briefing import TOKENS, Briefing, BriefingReader, briefing
-from eventlog.memory.facts import FORMAT, NEWEST, FactsFold, empty
+from eventlog.memory.facts import FORMAT, NEWEST, FactsFold, empty, is_of_project
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import FreshnessChecker
 from eventlog.memory.retrieved import retrieve
 from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
+from eventlog.projections.elsewhere import of_project, sessions_elsewhere, totals
 from eventlog.search.failures import failures
 from eventlog.store import Store
 
@@ -93,16 +94,17 @@ def working_directory(store: Store) -> "str | None":
 def gather(store: Store) -> "dict[str, Any]":
     """The facts of docs/briefing.md, folded from what the index knows of the log."""
     position, journal, offset = _end_of_log(store)
-    workers = who.who(store)
-    sessions, turns = window.totals(store)
+    workers = [worker for worker in who.who(store) if _is_here(store, worker.intent)]
+    others = sessions_elsewhere(store.query, store.repo_hash)
+    sessions, turns = totals(store.query, store.repo_hash)
     met = who.overlaps(workers)
     fold = FactsFold(empty(store.project_name, store.repo_hash))
     for event in chain(
-        _turns(store),
-        _decisions(store),
-        _errors(store),
-        _rows(store, "event_type = 'warning'"),
-        _files(store),
+        _turns(store, others),
+        _decisions(store, others),
+        _errors(store, others),
+        _rows(store, others, "event_type = 'warning'"),
+        _files(store, others),
         _sessions([worker.intent for worker in workers]),
     ):
         fold.take(event["position"], event, event.pop("payload"))
@@ -168,7 +170,12 @@ def _sessions(intents: "Sequence[intent.Intent]") -> "Iterator[dict[str, Any]]":
         }
 
 
-def _turns(store: Store) -> "Iterator[dict[str, Any]]":
+def _is_here(store: Store, session: "intent.Intent") -> bool:
+    names = ("repo", "agent", "agent_session_id")
+    return is_of_project({name: getattr(session, name) for name in names}, store.repo_hash)
+
+
+def _turns(store: Store, others: "list[str]") -> "Iterator[dict[str, Any]]":
     """The newest turns, each as one event."""
     return _oldest_first(
         store.query(
@@ -176,20 +183,24 @@ def _turns(store: Store) -> "Iterator[dict[str, Any]]":
             "case when status = 'active' then 'start' else 'end' end as operation, files_modified, "
             "epoch_us(coalesce(completed_at, started_at)) as occurred_at, first_position, "
             "last_position as position, {'user_message': user_request, 'outcome': outcome, 'status': status} "
-            f"as payload from turns order by {TURNS_NEWEST_FIRST} limit {NEWEST}"
+            f"as payload from turns where {of_project('$1')} "
+            f"order by {TURNS_NEWEST_FIRST} limit {NEWEST}",
+            [others],
         )
     )
 
 
-def _decisions(store: Store) -> "Iterator[dict[str, Any]]":
+def _decisions(store: Store, others: "list[str]") -> "Iterator[dict[str, Any]]":
     """Decisions, and what takes one of them back."""
     made = "select list(context_id) from events where event_type = 'decision'"
-    return _rows(store, f"(event_type = 'decision' or list_has_any(contradicts, ({made})))")
+    return _rows(store, others, f"(event_type = 'decision' or list_has_any(contradicts, ({made})))")
 
 
-def _errors(store: Store) -> "Iterator[dict[str, Any]]":
+def _errors(store: Store, others: "list[str]") -> "Iterator[dict[str, Any]]":
     """Errors that the index has as open, with what failed: a file, a command."""
-    errors = [error for error in failures(store.query) if error.resolved is None]
+    sql = f"select position from errors where {of_project('$1')}"
+    own = {position for (position,) in store.query(sql, [others]).rows}
+    errors = [error for error in failures(store.query) if error.resolved is None and error.position in own]
     errors.sort(key=lambda error: error.position)
     targets = dict(
         store.query(
@@ -210,23 +221,29 @@ def _errors(store: Store) -> "Iterator[dict[str, Any]]":
         }
 
 
-def _files(store: Store, where: str = "true", parameters: "Sequence[Any]" = ()) -> "Iterator[dict[str, Any]]":
+def _files(
+    store: Store, others: "list[str]", where: str = "true", parameters: "Sequence[Any]" = ()
+) -> "Iterator[dict[str, Any]]":
     """The last changes of files."""
     changed = "event_type = 'file' and path is not null and operation is distinct from 'read'"
-    return _rows(store, f"{changed} and {where}", parameters, f"limit {_FILE_EVENTS}")
+    return _rows(store, others, f"{changed} and {where}", parameters, f"limit {_FILE_EVENTS}")
 
 
 def _rows(
-    store: Store, where: str, parameters: "Sequence[Any]" = (), limit: str = ""
+    store: Store, others: "list[str]", where: str, parameters: "Sequence[Any]" = (), limit: str = ""
 ) -> "Iterator[dict[str, Any]]":
-    """Events that the index finds, each with its payload, those that happened last at the end."""
+    """Events that the index finds, each with its payload, those that happened last at the end.
+
+    Args: others: the sessions of other projects, whose events are left out.
+    """
+    own = of_project(f"${len(parameters) + 1}")
     return _oldest_first(
         store.query(
             "select event_type, event_id, agent, path, title, operation, after_hash, resolved, context_id, "
             f"contradicts, epoch_us({HAPPENED_AT}) as occurred_at, position, case when event_type in "
-            f"('decision', 'warning') then payload end as payload from events where {where} "
+            f"('decision', 'warning') then payload end as payload from events where {where} and {own} "
             f"order by {EVENTS_NEWEST_FIRST} {limit}",
-            parameters,
+            [*parameters, others],
         )
     )
 
@@ -242,9 +259,10 @@ def _add_what_bears_on(
 ) -> None:
     """Add what bears on the reader's focus and scope, and is older than the newest of each kind."""
     paths = {fact["path"] for fact in facts["files"]}
+    others = sessions_elsewhere(store.query, store.repo_hash)
     for top in reader.scope:
         fold = FactsFold(empty(store.project_name, store.repo_hash))
-        for event in _files(store, "(path = $1 or starts_with(path, $1 || '/'))", [top.rstrip("/")]):
+        for event in _files(store, others, "(path = $1 or starts_with(path, $1 || '/'))", [top.rstrip("/")]):
             fold.take(event["position"], event, event.pop("payload"))
         files = [fact for fact in fold.end()["files"] if fact["path"] not in paths]
         facts["more_files"] += files

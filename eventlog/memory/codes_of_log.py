@@ -53,7 +53,7 @@ def of_store(store: Store) -> "SessionCodes | None":
 
     Raises: Corruption.
     """
-    rows = recent(store, limit=_RECENT)
+    rows = recent(store, of_project=True, limit=_RECENT)
     captures = folded(store, rows)
     chosen = codes.last([capture.facts() for capture in captures])
     if chosen is None:
@@ -65,7 +65,11 @@ def of_store(store: Store) -> "SessionCodes | None":
 
 def facts(store: Store) -> "list[dict[str, Any]]":
     """Facts of the sessions that something was done in last, for `codes.lines_left` and for hooks."""
-    captures = [capture for capture in folded(store, recent(store, limit=_RECENT)) if capture.position >= 0]
+    captures = [
+        capture
+        for capture in folded(store, recent(store, of_project=True, limit=_RECENT))
+        if capture.position >= 0
+    ]
     latest = sorted(captures, key=lambda capture: (-capture.at_us, -capture.position))[:_SESSIONS_OF_FACTS]
     for capture in latest:
         capture.read(_reader(store))

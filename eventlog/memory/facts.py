@@ -4,6 +4,7 @@ Events come from two sources: the index (`briefing_of_log`) and the end of the j
 What an event means for the next session is decided here alone. Pure. On the hook path.
 """
 
+from eventlog import agents
 from eventlog.base.names import session_id_of
 from eventlog.memory import codes, last_turn
 from eventlog.memory.open_errors import OpenErrors
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-FORMAT = 4
+FORMAT = 5
 # Each list keeps so many of the newest; of files there are more, since one turn changes many.
 NEWEST = 50
 FILES = 200
@@ -35,6 +36,19 @@ def empty(project_name: str, repo: str) -> "Facts":
         **{name: [] for name in ("more_files", "others", "codes")},
         **{f"{name}_total": 0 for name in (*_COUNTED, "overlaps")},
     }
+
+
+def is_of_project(event: "Facts", repo: str) -> bool:
+    """Whether an event or session counts as one of this project, as `projections.elsewhere` says it."""
+    agent = event.get("agent")
+    if agent == "git":
+        return True
+    if event.get("repo") is not None:
+        return bool(event["repo"] == repo)
+    if event.get("agent_session_id") is None or not isinstance(agent, str):
+        return True
+    spec = agents.spec_of(agent)
+    return spec is None or spec.name != agent or spec.transcripts is None
 
 
 class FactsFold:
@@ -61,8 +75,8 @@ class FactsFold:
         self._session: "str | None" = None
 
     def take(self, position: int, event: "Facts", payload: "Facts") -> None:
-        """One event, after those before it in its source."""
-        if event["event_id"] in self._seen:
+        """One event, after those before it in its source. One of another project is no fact of this one."""
+        if event["event_id"] in self._seen or not is_of_project(event, self.facts["project"]["repo"]):
             return
         self._seen.add(event["event_id"])
         self._position, self._event, self._payload = position, event, payload

@@ -6,6 +6,7 @@ The one answer for the block of a message, the "Retrieved" tier of a bundle (S2-
 import math
 from dataclasses import dataclass
 
+from eventlog.projections.elsewhere import sessions_elsewhere
 from eventlog.recorder import retrieval
 from eventlog.recorder.requests import Memory
 from eventlog.search import find, query
@@ -29,7 +30,7 @@ class Retrieved:
 
 
 def retrieve(store: Store, message: str, limit: int, *, writes: bool = True) -> "list[Retrieved]":
-    """What bears on a message, in any session: the most relevant first, then the newest.
+    """What bears on a message, in any session of this project: the most relevant first, then the newest.
 
     Args: writes: whether the search index may be brought up to date. Raises: EventLogError.
     """
@@ -38,7 +39,8 @@ def retrieve(store: Store, message: str, limit: int, *, writes: bool = True) -> 
     if not wanted or limit <= 0:
         return []
     parsed = query.parse(wanted, any_word=True)
-    filters = find.Filters(event_types=TYPES)
+    others = frozenset(sessions_elsewhere(store.query, store.repo_hash))
+    filters = find.Filters(event_types=TYPES, without_sessions=others)
     hits = find.search(store, parsed, filters, limit=_RANKED, writes=writes).hits
     holding = [sum(term in hit.terms for hit in hits) for term in range(len(parsed.terms))]
     weights = [math.log(1 + len(hits) / (count or len(hits) or 1)) for count in holding]

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from eventlog.base import names
 from eventlog.memory.retrieved import Retrieved, retrieve
+from eventlog.projections.elsewhere import totals
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import retrieval
 from eventlog.recorder.placement import session_id_given
@@ -76,18 +77,11 @@ def context_block(
         if hit.memory.context_id not in shown
         and (session_id is None or not (hit.memory.context_id or "").endswith(f"_{session_id}"))
     ]
-    recorded = "{} sessions, {} turns recorded".format(*totals(store))
+    recorded = "{} sessions, {} turns recorded".format(*totals(store.query, store.repo_hash))
     project = f"{store.project_name} (repository {store.repo_hash}): {recorded}"
     goal = None if session_id is None else _goal(store, session_id)
     knowledge = tuple(project_facts(store))
     return ContextBlock(situation, project, knowledge, goal, turns, tuple(unshown[:relevant]), current_input)
-
-
-def totals(store: Store) -> tuple[int, int]:
-    """How many sessions and turns of this repository are recorded."""
-    sql = "select total_sessions, total_turns from sessions_master where repo = $1"
-    sessions, turns = next(iter(store.query(sql, [store.repo_hash]).rows), (0, 0))
-    return int(sessions), int(turns)
 
 
 def project_facts(store: Store) -> list[Memory]:

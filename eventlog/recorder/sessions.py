@@ -10,6 +10,7 @@ from typing import Any
 
 from eventlog.base.errors import Ambiguous, NotFound
 from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST
+from eventlog.projections.elsewhere import session_of_project
 from eventlog.projections.lives import MAY_GO_ON
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.store import Store
@@ -61,14 +62,22 @@ def latest(store: Store, repo: str, agent: str, agent_session_id: str) -> Sessio
 
 
 def recent(
-    store: Store, *, agent: str | None = None, only_active: bool = False, limit: int | None = RECENT
+    store: Store,
+    *,
+    agent: str | None = None,
+    only_active: bool = False,
+    of_project: bool = False,
+    limit: int | None = RECENT,
 ) -> list[SessionRow]:
-    """Sessions, the one that something happened in last first (S1-21)."""
+    """Sessions, the one that something happened in last first (S1-21). Args: of_project: none of others."""
     conditions = ["status = 'active'"] if only_active else []
     parameters: list[Any] = []
+    if of_project:
+        parameters.append(store.repo_hash)
+        conditions.append(session_of_project("$1"))
     if agent is not None:
         parameters.append(agent)
-        conditions.append("agent = $1")
+        conditions.append(f"agent = ${len(parameters)}")
     where = f"where {' and '.join(conditions)}" if conditions else ""
     limited = "" if limit is None else f"limit {limit}"
     return _rows(store, f"{where} order by {SESSIONS_NEWEST_FIRST} {limited}", parameters)

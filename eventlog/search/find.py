@@ -50,12 +50,14 @@ _RANKS_LEVELLED = 60
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Conditions on a hit besides its words. `sessions` are ids, `since` µs since 1970."""
+    """Conditions on a hit besides its words. `sessions` are the ids of the only ones, `without_sessions` of
+    those that are left out; `since` is in µs since 1970."""
 
     event_types: "tuple[str, ...]" = ()
     path: "str | None" = None
     sessions: "tuple[str, ...] | None" = None
     since: "int | None" = None
+    without_sessions: "frozenset[str]" = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,10 @@ class _Admitting:
         if kind == blocks.TYPE:
             return wanted.event_types.__contains__ if wanted.event_types else None
         if kind == blocks.SESSION:
-            sessions = wanted.sessions
-            return None if sessions is None else lambda name: name in sessions
+            sessions, without = wanted.sessions, wanted.without_sessions
+            if sessions is None:
+                return (lambda name: name not in without) if without else None
+            return lambda name: name in sessions and name not in without
         path = document.clean((wanted.path or "").rstrip("/"))
         return (lambda name: is_within(name, path)) if path else None
 

@@ -45,14 +45,14 @@ def agent_turns(
     """The turns of agents that changed files, newest first; none that worked in other worktrees alone, and
     none of another project. Args: session: only of this one, or only those that are `RECORDED_LIVE`."""
     from eventlog.projections.definitions import TURNS_NEWEST_FIRST
-    from eventlog.projections.elsewhere import of_project
+    from eventlog.projections.elsewhere import of_project, sessions_elsewhere
 
     types = "('snapshot')" if session == RECORDED_LIVE else "('file', 'snapshot')"
     condition = (
         "(session_id, turn) in (select (session_id, turn) from events "
         f"where event_type in {types} and worktree is not distinct from $1) and {of_project('$2')}"
     )
-    parameters: list[Any] = [worktree, store.repo_hash]
+    parameters: list[Any] = [worktree, sessions_elsewhere(store.query, store.repo_hash)]
     if session is not None and session != RECORDED_LIVE:
         condition += (
             " and session_id in (select session_id from events where agent = $3 and agent_session_id = $4)"

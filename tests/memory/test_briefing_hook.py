@@ -213,15 +213,17 @@ def test_a_decision_that_was_taken_back_since_is_shown_no_more(store: Store) -> 
     assert folded["decisions_total"] == gathered["decisions_total"] == 1
 
 
-def test_a_session_of_another_repository_goes_on(store: Store) -> None:
-    """S3-21: a session supersedes the one that its agent had in the same repository, and no other."""
+def test_a_session_of_another_repository_supersedes_none(store: Store) -> None:
+    """S3-21: a session supersedes the one that its agent had in the same repository; one of another
+    repository supersedes none of these, and is not shown."""
     briefing_of_log.export(store)
-    for repo, session in (("r1", "aaaaaaaa"), ("r2", "bbbbbbbb"), ("r2", "cccccccc")):
+    own = store.repo_hash
+    for repo, session in ((own, "aaaaaaaa"), (own, "bbbbbbbb"), ("r2", "cccccccc")):
         payload = {"agent": "codex", "repo": repo, "session_id": session, "payload": {"session_id": session}}
         store.append([{"event_type": "session", "operation": "start", "status": "active", **payload}])
 
     active = [one["id"] for one in now(store)["sessions"] if one["agent"] == "codex"]
-    assert active == ["cccccccc", "aaaaaaaa"]
+    assert active == ["bbbbbbbb"]
     assert active == [
         one["id"] for one in briefing_of_log.gather(store)["sessions"] if one["agent"] == "codex"
     ]

@@ -10,7 +10,8 @@ import pytest
 
 from eventlog.base import names, paths
 from eventlog.log import numbering
-from eventlog.projections import definitions, happened, lives, source
+from eventlog.memory import facts
+from eventlog.projections import definitions, elsewhere, happened, lives, source
 from eventlog.query import added, people, views
 from eventlog.query.people import NO, People
 from eventlog.replay import line_counts
@@ -47,6 +48,15 @@ def test_names_of_contexts(con: duckdb.DuckDBPyConnection, text: str) -> None:
     default = definitions.default_context("session_id")
     assert in_sql(con, default, session_id=text) == numbering.default_context(text)
     assert in_sql(con, lives.safe("name"), name=text) == names.safe_context_name(text)
+
+
+def test_whose_project_a_session_is_of(con: duckdb.DuckDBPyConnection) -> None:
+    """P7: what a hook folds into a briefing is of the same projects as what the index gives."""
+    agents = (None, "none", "person", *happened.IMPORTED_AGENTS)
+    condition = elsewhere.session_of_project("'own'")
+    for agent, own_id, repo in product(agents, (None, "s"), (None, "own", "other")):
+        session = {"agent": agent, "agent_session_id": own_id, "repo": repo}
+        assert in_sql(con, condition, **session) == facts.is_of_project(session, "own"), session
 
 
 def test_when_an_event_happened(con: duckdb.DuckDBPyConnection) -> None:
