@@ -9,6 +9,7 @@ import eventlog
 from eventlog.base.errors import NoTree
 from eventlog.reports import comparison
 from eventlog.reports.comparison import ComparedFiles, ComparedSide
+from eventlog.reports.number_text import cents
 from eventlog.undo.agent_turns import turns_of
 
 from .. import complete
@@ -119,7 +120,7 @@ def _tokens(side: ComparedSide) -> str:
 
 def _cost(side: ComparedSide) -> str:
     cost, unpriced = side.figures["cost_usd"], side.figures["unpriced_calls"]
-    text = "unknown" if cost is None else f"${cost:,.2f}"
+    text = "unknown" if cost is None else cents(cost)
     return f"{text} ({count(unpriced, 'call')} without a price)" if unpriced else text
 
 

@@ -24,6 +24,7 @@ from eventlog.reading.page import (
     WordsBlock,
 )
 from eventlog.reading.styles import ADDED, DIM, FAILED, HUNK, PLAIN, PROMPT, REMOVED, RULE, TOOL, Line, Span
+from eventlog.reports.number_text import cents
 
 RESULT_LINES, DIFF_LINES = 3, 20
 _LONG_MS = 1_000  # a call that took so long says how long
@@ -161,7 +162,7 @@ def _figures(page: TurnPage, when: Callable[[int], str]) -> Iterator[str]:
         if anchor[name]:
             yield f"{anchor[name]:,} {word}{'s' * (anchor[name] > 1)}"
     if anchor["cost_usd"]:
-        yield f"{'at least ' * bool(anchor['unpriced_calls'])}${anchor['cost_usd']:.2f}"
+        yield f"{'at least ' * bool(anchor['unpriced_calls'])}{cents(anchor['cost_usd'])}"
 
 
 def _duration(ms: int) -> str:

@@ -1,6 +1,7 @@
 """Pages of turns that agents recorded through the hook program: each thing once, in order, and as text."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def test_a_turn_reads_from_its_prompt_to_the_last_words(work: Path) -> None:
         "",
     ]
     assert "    5" in shown(page, whole=True)
+
+
+def test_a_cost_of_less_than_a_cent_is_no_nothing(work: Path) -> None:
+    """P8: it is written as the viewer writes it."""
+    agent = Agent(work)
+    agent.prompt("Say it")
+    agent.stop("Said.")
+    (page,) = read(work)
+    costly = replace(page, anchor={**page.anchor, "cost_usd": 0.0045, "unpriced_calls": 1})
+
+    assert "at least <$0.01" in "\n".join(shown(costly))
 
 
 def test_many_files_of_a_call_are_one_line(work: Path) -> None:
