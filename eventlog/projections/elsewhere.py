@@ -1,9 +1,10 @@
 """Which events and sessions are of another project than the store's own, as conditions in SQL.
 
-`locus import AGENT --all-projects` records sessions of other directories. A session's column `repo` says whose
-it is. Every hook and every import of this repository fills it in; so a session of an agent that is imported,
-and that has none, is another project's. Any other without one counts as the store's own: nobody knows that it
-is not. So does a history of git, which somebody named. `memory.facts.is_of_project` says the same of an event.
+`locus import AGENT --all-projects` records sessions of other directories. A session's column `repo` says
+whose it is. Every hook and every import of this repository fills it in; so a session of an agent that is
+imported, and that has none, is another project's. Any other without one counts as the store's own: nobody
+knows that it is not. So does a history of git, which somebody named. `memory.facts.is_of_project` says the
+same of an event.
 """
 
 from collections.abc import Callable

@@ -7,7 +7,8 @@ import pytest
 
 from eventlog.mcp.call import ToolCall
 from eventlog.mcp.tools import tools_for
-from eventlog.memory import briefing_hook, briefing_of_log
+from eventlog.memory import briefing_of_log
+from eventlog.memory.facts import FactsFold, empty
 from eventlog.store import Store
 from tests.cli.elsewhere_support import ANSWER, import_elsewhere
 from tests.cli.hook_support import Agent, project
@@ -64,13 +65,12 @@ def test_a_briefing_has_facts_of_its_project_alone(work: Path, tmp_path: Path, l
 
 def test_the_hook_s_briefing_has_facts_of_its_project_alone(work: Path, tmp_path: Path) -> None:
     """P2, S3-21: also what the hook folds of the journal, without an index."""
-    with Store.open(work / ".locus") as store:
-        briefing_of_log.export(store)
     import_elsewhere(work, tmp_path / "home")
     with Store.open(work / ".locus") as store:
-        folded = briefing_hook.facts_now(store.layout, store.identity, float("inf"))
-        gathered = briefing_of_log.gather(store)
-    assert folded is not None
+        fold = FactsFold(empty(store.project_name, store.repo_hash))
+        for event in store.rows():
+            fold.take(int(event["position"]), event, event["payload"] or {})
+        folded, gathered = fold.end(), briefing_of_log.gather(store)
     for facts in (folded, gathered):
         assert [turn["text"] for turn in facts["turns"]] == ["Count in German"]
         assert [file["path"] for file in facts["files"]] == ["src/app.py"]
