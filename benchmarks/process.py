@@ -17,14 +17,17 @@ def environment() -> dict[str, str]:
     """Our environment without what would slow or steer the programs measured.
 
     PYTHONDONTWRITEBYTECODE makes every start compile again, LOCUS_DIR would name another store, and
-    a person's git configuration may sign, compress or convert.
+    a person's git configuration may sign, compress or convert. Git would pack a repository of many files in
+    the background, beside what is measured.
     """
     kept = {
         name: value
         for name, value in os.environ.items()
         if name not in ("PYTHONDONTWRITEBYTECODE", "LOCUS_DIR") and not name.startswith("GIT_")
     }
-    return kept | {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C.UTF-8"}
+    configured = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    no_packing = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gc.auto", "GIT_CONFIG_VALUE_0": "0"}
+    return kept | configured | no_packing | {"LC_ALL": "C.UTF-8"}
 
 
 def git() -> str:
