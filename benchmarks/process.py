@@ -17,8 +17,8 @@ def environment() -> dict[str, str]:
     """Our environment without what would slow or steer the programs measured.
 
     PYTHONDONTWRITEBYTECODE makes every start compile again, LOCUS_DIR would name another store, and
-    a person's git configuration may sign, compress or convert. Git would pack a repository of many files in
-    the background, beside what is measured.
+    a person's git configuration may sign, compress or convert. Git packs a repository of many files after
+    a commit: before it ends, and not in the background, beside what is measured.
     """
     kept = {
         name: value
@@ -26,8 +26,8 @@ def environment() -> dict[str, str]:
         if name not in ("PYTHONDONTWRITEBYTECODE", "LOCUS_DIR") and not name.startswith("GIT_")
     }
     configured = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-    no_packing = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gc.auto", "GIT_CONFIG_VALUE_0": "0"}
-    return kept | configured | no_packing | {"LC_ALL": "C.UTF-8"}
+    foreground = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gc.autoDetach", "GIT_CONFIG_VALUE_0": "false"}
+    return kept | configured | foreground | {"LC_ALL": "C.UTF-8"}
 
 
 def git() -> str:
