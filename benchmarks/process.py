@@ -25,9 +25,14 @@ def environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in ("PYTHONDONTWRITEBYTECODE", "LOCUS_DIR") and not name.startswith("GIT_")
     }
-    configured = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-    foreground = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gc.autoDetach", "GIT_CONFIG_VALUE_0": "false"}
-    return kept | configured | foreground | {"LC_ALL": "C.UTF-8"}
+    return kept | {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "gc.autoDetach",
+        "GIT_CONFIG_VALUE_0": "false",
+        "LC_ALL": "C.UTF-8",
+    }
 
 
 def git() -> str:

@@ -198,9 +198,8 @@ def _decisions(store: Store, others: "list[str]") -> "Iterator[dict[str, Any]]":
 
 def _errors(store: Store, others: "list[str]") -> "Iterator[dict[str, Any]]":
     """Errors that the index has as open, with what failed: a file, a command."""
-    sql = f"select position from errors where {of_project('$1')}"
-    own = {position for (position,) in store.query(sql, [others]).rows}
-    errors = [error for error in failures(store.query) if error.resolved is None and error.position in own]
+    all_errors = failures(store.query)
+    errors = [error for error in all_errors if error.resolved is None and error.session_id not in others]
     errors.sort(key=lambda error: error.position)
     targets = dict(
         store.query(
